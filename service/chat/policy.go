@@ -1,0 +1,53 @@
+package chat
+
+import "encoding/json"
+
+// Verdict says what is to be done with a call.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictAllow Verdict = "allow"
+	VerdictAsk   Verdict = "ask"
+	VerdictDeny  Verdict = "deny"
+)
+
+// Tool is one tool that a model may call.
+type Tool struct {
+	Name        string          // as models know it: ToolName(Server, Tool)
+	Server      string          // the server's name
+	ServerID    string          //
+	Tool        string          // its own name on its server
+	Title       string          // a verb phrase for people, "" if the server gave none
+	Description string          // for the model
+	InputSchema json.RawMessage // JSON Schema of an object
+	Annotations json.RawMessage // the server's claims; they allow nothing
+	Policy      ToolPolicy
+}
+
+// ToolPolicy is what the person said about a tool.
+type ToolPolicy struct {
+	Disabled    bool // in the server's disabledTools
+	AutoApprove bool // not in the server's disabledAutoApproveTools
+}
+
+// Judgement is a verdict and what gave it.
+type Judgement struct {
+	Verdict Verdict
+	Rule    string // the rule's name, for the card and the audit
+	Reason  string // of a denial, for the model and the person
+}
+
+// Judge gives the verdict on a call of a tool. The first that applies wins:
+// a disabled tool is denied, one that must be asked for is asked for, one
+// that is approved automatically is allowed; nothing known means ask.
+func Judge(tool Tool) Judgement {
+	switch {
+	case tool.Policy.Disabled:
+		return Judgement{VerdictDeny, "disabledTools", "The tool " + tool.Name + " is switched off on this server."}
+	case tool.Policy.AutoApprove:
+		return Judgement{VerdictAllow, "auto-approve", ""}
+	default:
+		return Judgement{VerdictAsk, "ask by default", ""}
+	}
+}
