@@ -50,3 +50,42 @@ type TurnRef struct {
 	MessageID string    `json:"messageId"`
 	State     TurnState `json:"state"`
 }
+
+// Fence names a turn and the epoch under which its owner writes. A write
+// whose epoch is not the turn's any more changes nothing and is ErrLost.
+type Fence struct {
+	TopicID   string
+	TurnID    string
+	MessageID string // the anchor
+	Epoch     int64
+}
+
+// Candidate is a turn that may be claimable.
+type Candidate struct {
+	TopicID string
+	TurnID  string
+}
+
+// Work is all that a turn needs to go on, as committed.
+type Work struct {
+	Topic   Topic
+	Turn    Turn
+	History []Message // from the root to the anchor's parent
+	Anchor  Message
+}
+
+// Edit changes calls of an anchor. It is given the committed calls and the
+// time of the transaction, and returns those that it changed. It may be run
+// more than once and must be pure.
+type Edit func(calls []PlacedCall, at time.Time) []PlacedCall
+
+// Step is a complete step of a model.
+type Step struct {
+	// Position is where the step's first part goes: the number of parts that
+	// the anchor has.
+	Position int
+	// Build makes the step's parts, given the time of the transaction.
+	Build func(at time.Time) Parts
+	// Done says that the turn ends with this step: it made no calls.
+	Done bool
+}

@@ -1,0 +1,64 @@
+package service
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// Decide applies a batch of decisions to a topic: all of them, or none. One
+// transaction decides; everybody is told after it; the turn goes on once its
+// last approval is decided. Deciding the same again is harmless.
+func (s *Service) Decide(ctx context.Context, topicID string, ds []chat.Decision, by chat.Decider) (chat.Decided, error) {
+	for _, d := range ds {
+		if d.UpdatedInput != nil {
+			if err := s.checkEdit(ctx, topicID, d); err != nil {
+				return chat.Decided{}, err
+			}
+		}
+	}
+	decided, change, err := s.store.Decide(ctx, topicID, ds, by)
+	if err != nil {
+		return chat.Decided{}, err
+	}
+	s.announce(ctx, change)
+	if decided.Continuation == chat.ContinuationScheduled {
+		s.engine.Wake()
+	}
+	return decided, nil
+}
+
+// checkEdit holds an edited input against the schema of the tool that was
+// asked about. What was decided already is compared, not checked: its answer
+// must not depend on today's schema.
+func (s *Service) checkEdit(ctx context.Context, topicID string, d chat.Decision) error {
+	call, err := s.store.Call(ctx, topicID, d.ApprovalID)
+	if err != nil {
+		return err
+	}
+	if !call.Pending() || call.ToolMetadata == nil || call.ToolMetadata.InputSchema == nil {
+		return nil
+	}
+	tool := chat.Tool{Name: call.ToolName, InputSchema: call.ToolMetadata.InputSchema}
+	if err := s.tools.Validate(tool, d.UpdatedInput); err != nil {
+		return fmt.Errorf("approval %s: %w", d.ApprovalID, err)
+	}
+	return nil
+}
+
+// Approvals lists approvals, of one topic or of all.
+func (s *Service) Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Page) ([]chat.ApprovalItem, string, error) {
+	if f.TopicID != "" {
+		if _, err := s.store.Topic(ctx, f.TopicID); err != nil {
+			return nil, "", err
+		}
+	}
+	return s.store.Approvals(ctx, f, p)
+}
+
+// Audit lists what was decided, by whom, and what came of it; the newest
+// first. topicID may be empty.
+func (s *Service) Audit(ctx context.Context, topicID string, p chat.Page) ([]chat.AuditEntry, string, error) {
+	return s.store.Audit(ctx, topicID, p)
+}

@@ -1,0 +1,82 @@
+// Package service is what the server does: topics, sending, deciding,
+// stopping. Each operation is one transaction of the store, announced after
+// its commit.
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// Store is what the service needs of the database. Each method is one
+// transaction. Where a method gives a Change, its caller announces it; a
+// Change with Revision 0 changed nothing. Errors that a client can act on are
+// kinds of chat; a database that does not answer is chat.ErrUnavailable.
+type Store interface {
+	Ping(ctx context.Context) error
+
+	CreateTopic(ctx context.Context, t chat.NewTopic) (chat.Topic, chat.Change, error)
+	Topic(ctx context.Context, topicID string) (chat.Topic, error)
+	// Topics lists topics, the last changed first, each with its status.
+	Topics(ctx context.Context, p chat.Page) (topics []chat.Topic, next string, err error)
+	UpdateTopic(ctx context.Context, topicID string, p chat.TopicPatch) (chat.Topic, chat.Change, error)
+	// DeleteTopic cancels the topic's turns, closes its approvals and removes
+	// what it holds; a tombstone stays.
+	DeleteTopic(ctx context.Context, topicID string) (chat.Stopped, chat.Change, error)
+
+	// Snapshot reads one consistent state of the topic: the newest limit
+	// messages of the active branch, or those before the message before.
+	Snapshot(ctx context.Context, topicID string, limit int, before string) (chat.Snapshot, error)
+	// Tree reads all messages of all branches, parents before children.
+	Tree(ctx context.Context, topicID string) (messages []chat.Message, revision int64, err error)
+	Status(ctx context.Context, topicID string) (chat.Status, error)
+
+	// Send stores a user's message after the active leaf and queues the turn
+	// that answers it, or queues the message if the active branch is busy.
+	Send(ctx context.Context, topicID string, m chat.NewMessage) (chat.Sent, chat.Change, error)
+	// EditMessage changes a queued message in place; of a message that was
+	// sent it makes a sibling with a turn of its own, and selects it.
+	EditMessage(ctx context.Context, topicID, messageID string, m chat.NewMessage) (chat.Sent, chat.Change, error)
+	// DeleteMessage removes the message and all below it, cancels their turns
+	// and closes their approvals.
+	DeleteMessage(ctx context.Context, topicID, messageID string) (chat.Stopped, chat.Change, error)
+	// SendQueued sends a queued message now; the topic must not be busy.
+	SendQueued(ctx context.Context, topicID, messageID string) (chat.Sent, chat.Change, error)
+	// Regenerate answers the user message above the given assistant message
+	// again, as a sibling, and selects it.
+	Regenerate(ctx context.Context, topicID, messageID string) (chat.Sent, chat.Change, error)
+	// Retry queues a turn that ended in error or was stopped again. It goes on
+	// from its last committed step.
+	Retry(ctx context.Context, topicID, messageID string) (chat.Sent, chat.Change, error)
+	// Select makes the branch through the message the active one, down to its
+	// newest leaf.
+	Select(ctx context.Context, topicID, messageID string) (chat.Topic, chat.Change, error)
+	// Stop ends the open turns of the topic's active branch, and running turns
+	// of any other branch, and settles their calls.
+	Stop(ctx context.Context, topicID string) (chat.Stopped, chat.Change, error)
+
+	// Decide applies all decisions or none: lock the topic, read the committed
+	// parts, apply chat.Decide, write with the audit, and if nothing is pending
+	// any more move the turn from awaiting-approval to queued.
+	Decide(ctx context.Context, topicID string, ds []chat.Decision, by chat.Decider) (chat.Decided, chat.Change, error)
+	// Call reads the call of an approval. An approval that is unknown, or of
+	// another topic, is ErrNotFound; one of a deleted message is ErrGone.
+	Call(ctx context.Context, topicID, approvalID string) (chat.ToolCall, error)
+	Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Page) (approvals []chat.ApprovalItem, next string, err error)
+	// Audit lists decisions, the newest first; topicID may be "".
+	Audit(ctx context.Context, topicID string, p chat.Page) (entries []chat.AuditEntry, next string, err error)
+
+	// PutToken stores a token's digest for the given life, by the database's
+	// clock; 0 is for ever. Storing the same digest again is harmless.
+	PutToken(ctx context.Context, t chat.Token, life time.Duration) error
+	// FindToken finds a token of the kind that has not expired, else
+	// ErrNotFound.
+	FindToken(ctx context.Context, digest string, kind chat.TokenKind) (chat.Token, error)
+	// TakeToken finds a token and removes it in one transaction: of several
+	// takers one gets it.
+	TakeToken(ctx context.Context, digest string, kind chat.TokenKind) (chat.Token, error)
+	// DeleteToken removes a token; one that is not there is no error.
+	DeleteToken(ctx context.Context, digest string) error
+}

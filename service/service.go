@@ -1,0 +1,69 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// Engine runs turns. It is told of what it may do, after the commit.
+type Engine interface {
+	// Wake says that there may be a queued turn.
+	Wake()
+	// Cancel says that turns were stopped.
+	Cancel(turnIDs ...string)
+}
+
+// Live announces committed changes to whoever watches.
+type Live interface {
+	Publish(ctx context.Context, c chat.Change)
+}
+
+// Tools checks inputs that people edit.
+type Tools interface {
+	// Validate checks an input against the tool's schema; a violation is a
+	// *chat.InputError.
+	Validate(tool chat.Tool, input json.RawMessage) error
+}
+
+// Options of a service. A zero member means its default.
+type Options struct {
+	// DefaultModel answers in topics that name none; "demo/guide".
+	DefaultModel string
+	// CheckModel says why a model cannot be chosen; nil takes any.
+	CheckModel func(name string) error
+	Logger     *slog.Logger // discards by default
+}
+
+// Service is the operations of the server. All of them may be called at once
+// from any goroutine.
+type Service struct {
+	store  Store
+	engine Engine
+	live   Live
+	tools  Tools
+	opt    Options
+	log    *slog.Logger
+}
+
+// New returns a service.
+func New(store Store, engine Engine, live Live, tools Tools, opt Options) *Service {
+	opt.DefaultModel = cmp.Or(opt.DefaultModel, "demo/guide")
+	if opt.CheckModel == nil {
+		opt.CheckModel = func(string) error { return nil }
+	}
+	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
+	return &Service{store: store, engine: engine, live: live, tools: tools, opt: opt, log: opt.Logger}
+}
+
+// announce tells everybody of what is committed. It must not be lost because
+// the client that caused it has left.
+func (s *Service) announce(ctx context.Context, c chat.Change) {
+	s.live.Publish(context.WithoutCancel(ctx), c)
+}
+
+// Ping reports whether the database answers.
+func (s *Service) Ping(ctx context.Context) error { return s.store.Ping(ctx) }

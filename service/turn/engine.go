@@ -1,0 +1,245 @@
+package turn
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// Options of an engine. A zero member means its default.
+type Options struct {
+	Owner       string        // names this process among the owners of turns; made at random
+	Lease       time.Duration // how long a turn stays ours without a heartbeat; 10 s
+	Heartbeat   time.Duration // between two heartbeats; 3 s
+	Poll        time.Duration // between two looks for turns that nobody told of; 1 s
+	MaxTurns    int           // turns that run here at once; 64
+	MaxSteps    int           // model steps of a turn; 50
+	MaxParallel int           // calls of a step that run at once; 8
+	ToolTimeout time.Duration // of one run; then its outcome is unknown; 10 min
+	StopGrace   time.Duration // for an owner to let go of a stopped turn; 10 s
+	// ShutdownGrace is how long a clean shutdown waits for running calls.
+	// Model streams are cut at once: their step is asked again. 10 s.
+	ShutdownGrace time.Duration
+	Logger        *slog.Logger // discards by default
+}
+
+func (o Options) withDefaults() Options {
+	o.Owner = cmp.Or(o.Owner, rand.Text())
+	o.Lease = cmp.Or(o.Lease, 10*time.Second)
+	o.Heartbeat = cmp.Or(o.Heartbeat, o.Lease*3/10)
+	o.Poll = cmp.Or(o.Poll, time.Second)
+	o.MaxTurns = cmp.Or(o.MaxTurns, 64)
+	o.MaxSteps = cmp.Or(o.MaxSteps, 50)
+	o.MaxParallel = cmp.Or(o.MaxParallel, 8)
+	o.ToolTimeout = cmp.Or(o.ToolTimeout, 10*time.Minute)
+	o.StopGrace = cmp.Or(o.StopGrace, 10*time.Second)
+	o.ShutdownGrace = cmp.Or(o.ShutdownGrace, 10*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// Causes for which a run's context ends.
+var (
+	errStopped  = errors.New("turn was stopped or taken over")
+	errShutdown = errors.New("server is shutting down")
+)
+
+// Engine claims and runs turns. Make one with New and call Run once.
+type Engine struct {
+	store  Store
+	models Models
+	tools  Tools
+	live   Live
+	opt    Options
+	log    *slog.Logger
+	wake   chan struct{}
+
+	mu   sync.Mutex
+	runs map[string]*run // by turn id
+	wg   sync.WaitGroup
+}
+
+// New returns an engine that runs nothing yet.
+func New(store Store, models Models, tools Tools, live Live, opt Options) *Engine {
+	opt = opt.withDefaults()
+	return &Engine{
+		store: store, models: models, tools: tools, live: live, opt: opt, log: opt.Logger,
+		wake: make(chan struct{}, 1), runs: map[string]*run{},
+	}
+}
+
+// Wake tells the engine that there may be a turn to claim. It never blocks; a
+// wake that is lost is made good by the poll.
+func (e *Engine) Wake() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Cancel tells the engine that turns were stopped. Those that run here end
+// their model stream and their calls; others are no business of this engine.
+func (e *Engine) Cancel(turnIDs ...string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range turnIDs {
+		if r := e.runs[id]; r != nil {
+			r.cancel(errStopped)
+		}
+	}
+}
+
+// Run claims and runs turns until ctx ends. Then it claims no more, cuts model
+// streams (their steps will be asked again), waits up to ShutdownGrace for
+// calls that run, and gives its turns back before it returns.
+func (e *Engine) Run(ctx context.Context) {
+	hard, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var beats sync.WaitGroup
+	beats.Go(func() { e.beat(hard) })
+
+	poll := time.NewTicker(e.opt.Poll)
+	defer poll.Stop()
+	for ctx.Err() == nil {
+		e.claim(hard)
+		select {
+		case <-ctx.Done():
+		case <-e.wake:
+		case <-poll.C:
+		}
+	}
+	e.shutdown(hard)
+	stop()
+	beats.Wait()
+}
+
+func (e *Engine) shutdown(hard context.Context) {
+	e.mu.Lock()
+	for _, r := range e.runs {
+		r.leave()
+	}
+	e.mu.Unlock()
+	done := make(chan struct{})
+	go func() { e.wg.Wait(); close(done) }()
+	grace := time.NewTimer(e.opt.ShutdownGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+		e.mu.Lock()
+		for _, r := range e.runs {
+			r.cancel(errShutdown)
+		}
+		e.mu.Unlock()
+		<-done
+	}
+	ctx, cancel := context.WithTimeout(hard, 5*time.Second)
+	defer cancel()
+	if err := e.store.LetGo(ctx, e.opt.Owner); err != nil {
+		e.log.WarnContext(ctx, "turns were not given back; they are claimable when their leases end", slog.Any("error", err))
+	}
+}
+
+// claim takes turns until there are none, or no room.
+func (e *Engine) claim(ctx context.Context) {
+	for {
+		e.mu.Lock()
+		room := e.opt.MaxTurns - len(e.runs)
+		e.mu.Unlock()
+		if room <= 0 {
+			return
+		}
+		found, err := e.store.Claimable(ctx, room)
+		if err != nil {
+			e.log.WarnContext(ctx, "cannot look for turns", slog.Any("error", err))
+			return
+		}
+		claimed := 0
+		for _, c := range found {
+			e.mu.Lock()
+			_, ours := e.runs[c.TurnID]
+			e.mu.Unlock()
+			if ours { // its lease is over, but it is still running here: let it end first
+				continue
+			}
+			work, change, ok, err := e.store.Claim(ctx, c, e.opt.Owner, e.opt.Lease)
+			if err != nil {
+				e.log.WarnContext(ctx, "cannot claim turn", slog.String("turn_id", c.TurnID), slog.Any("error", err))
+				continue
+			}
+			if !ok {
+				continue
+			}
+			claimed++
+			e.start(ctx, work, change)
+		}
+		if claimed == 0 || len(found) < room {
+			return
+		}
+	}
+}
+
+func (e *Engine) start(ctx context.Context, work chat.Work, change chat.Change) {
+	r := newRun(ctx, e, work, change.Revision)
+	e.mu.Lock()
+	e.runs[work.Turn.ID] = r
+	e.mu.Unlock()
+	e.wg.Go(func() {
+		defer func() {
+			r.cancel(nil)
+			e.mu.Lock()
+			delete(e.runs, work.Turn.ID)
+			e.mu.Unlock()
+			e.Wake() // there is room now, and perhaps a queued message
+		}()
+		defer func() {
+			if p := recover(); p != nil {
+				e.log.ErrorContext(r.ctx, "turn panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				_ = r.fail(chat.TurnError{Kind: "internal", Message: "The server ran into a fault of its own. Retry goes on from the last complete step."}) // logged there
+			}
+		}()
+		e.live.Publish(r.ctx, change)
+		r.work()
+	})
+}
+
+// beat renews the leases of what runs here and ends what is ours no longer.
+func (e *Engine) beat(ctx context.Context) {
+	tick := time.NewTicker(e.opt.Heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		e.mu.Lock()
+		before := make([]*run, 0, len(e.runs)) // a turn claimed after this need not be in the answer
+		for _, r := range e.runs {
+			before = append(before, r)
+		}
+		e.mu.Unlock()
+		owned, err := e.store.Heartbeat(ctx, e.opt.Owner, e.opt.Lease)
+		if err != nil {
+			if ctx.Err() == nil {
+				e.log.WarnContext(ctx, "heartbeat was not written", slog.Any("error", err))
+			}
+			continue
+		}
+		for _, r := range before {
+			if owned[r.fence.TurnID] != r.fence.Epoch {
+				r.cancel(errStopped)
+			}
+		}
+		if err := e.store.CloseStopped(ctx, e.opt.StopGrace); err != nil && ctx.Err() == nil {
+			e.log.WarnContext(ctx, "stopped turns were not closed", slog.Any("error", err))
+		}
+	}
+}

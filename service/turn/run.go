@@ -1,0 +1,339 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// run is one claimed turn, from its claim to its park or end. Only its own
+// goroutine touches it, but for cancel and leave.
+type run struct {
+	e       *Engine
+	fence   chat.Fence
+	topic   chat.Topic
+	turn    chat.Turn
+	history []chat.Message
+	anchor  chat.Message // as committed, as far as this owner knows
+	partial chat.Parts   // words of a step that did not come to be committed
+	log     *slog.Logger
+	rev     atomic.Int64 // the newest revision that this owner wrote
+
+	ctx      context.Context // ends when the turn is stopped, taken over or cut off
+	cancel   context.CancelCauseFunc
+	asking   context.Context // ends with ctx, and earlier when the server leaves
+	leaveErr context.CancelCauseFunc
+}
+
+func newRun(ctx context.Context, e *Engine, w chat.Work, revision int64) *run {
+	r := &run{
+		e: e, topic: w.Topic, turn: w.Turn, history: w.History, anchor: w.Anchor,
+		fence: chat.Fence{TopicID: w.Turn.TopicID, TurnID: w.Turn.ID, MessageID: w.Turn.MessageID, Epoch: w.Turn.Epoch},
+		log:   e.log.With(slog.String("topic_id", w.Turn.TopicID), slog.String("turn_id", w.Turn.ID)),
+	}
+	r.rev.Store(revision)
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.asking, r.leaveErr = context.WithCancelCause(r.ctx)
+	return r
+}
+
+// leave cuts what can be done again: the model's stream. Calls that run go on.
+func (r *run) leave() { r.leaveErr(errShutdown) }
+
+// work goes on with the turn until it parks, ends, or is ours no longer.
+func (r *run) work() {
+	defer r.e.live.End(r.fence)
+	for {
+		goOn, err := r.settle()
+		if err == nil && goOn {
+			if r.asking.Err() != nil {
+				return // the server leaves; whoever claims the turn next asks the model
+			}
+			goOn, err = r.step()
+		}
+		switch {
+		case err == nil && goOn:
+			continue
+		case errors.Is(err, chat.ErrLost), errors.Is(context.Cause(r.ctx), errStopped):
+			r.letGo()
+		case err != nil && r.ctx.Err() == nil:
+			r.log.ErrorContext(r.ctx, "turn broke", slog.Any("error", err))
+			err = r.fail(chat.TurnError{Kind: "internal", Message: "The server could not go on with this turn. Retry goes on from the last complete step."})
+			if errors.Is(err, chat.ErrLost) {
+				r.letGo()
+			}
+		}
+		return
+	}
+}
+
+// letGo ends what a stopped turn still has here: its partial words are kept,
+// and its owner forgotten. If the turn was taken over instead, nothing is
+// written.
+func (r *run) letGo() {
+	err := r.write(func(ctx context.Context) (chat.Change, error) {
+		return r.e.store.KeepPartial(ctx, r.fence, len(r.anchor.Parts), r.partial)
+	})
+	if err != nil && !errors.Is(err, chat.ErrLost) {
+		r.log.WarnContext(r.ctx, "the partial text of a stopped turn was not kept", slog.Any("error", err))
+	}
+}
+
+// settle brings every call of the last step to its end. It reports false if
+// the turn has parked.
+//
+// A call that a rule allowed runs at once. Calls that were decided run, or
+// settle as denied, when nothing is pending any more: that is the
+// continuation.
+func (r *run) settle() (bool, error) {
+	calls := r.anchor.Parts.Calls()
+	for {
+		pending := false
+		denied := false
+		var ready []chat.PlacedCall
+		for _, c := range calls {
+			pending = pending || c.Call.Pending()
+			_, no := chat.SettleDenied(c.Call)
+			denied = denied || no
+		}
+		for _, c := range calls {
+			if c.Call.Runnable() && (!pending || c.Call.State == chat.CallInputAvailable) {
+				ready = append(ready, c)
+			}
+		}
+		var err error
+		switch {
+		case denied && !pending:
+			calls, err = r.edit(settleDenied)
+		case len(ready) > 0:
+			if r.asking.Err() != nil {
+				return false, nil // nothing is begun any more
+			}
+			if err = r.runAll(ready); err == nil {
+				calls, err = r.edit(func([]chat.PlacedCall, time.Time) []chat.PlacedCall { return nil })
+			}
+		case pending:
+			var parked bool
+			parked, calls, err = r.park()
+			if err == nil && parked {
+				return false, nil
+			}
+		default:
+			r.remember(calls)
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+func settleDenied(calls []chat.PlacedCall, _ time.Time) []chat.PlacedCall {
+	var changed []chat.PlacedCall
+	for _, c := range calls {
+		if next, ok := chat.SettleDenied(c.Call); ok {
+			changed = append(changed, chat.PlacedCall{Position: c.Position, Call: next})
+		}
+	}
+	return changed
+}
+
+// remember puts committed calls into the anchor from which the next prompt
+// is built.
+func (r *run) remember(calls []chat.PlacedCall) {
+	for _, c := range calls {
+		if c.Position < len(r.anchor.Parts) {
+			r.anchor.Parts[c.Position] = c.Call
+		}
+	}
+}
+
+// runAll runs calls side by side and returns when all have ended.
+func (r *run) runAll(ready []chat.PlacedCall) error {
+	tools, err := r.e.tools.Tools(r.ctx, r.topic)
+	if err != nil {
+		return fmt.Errorf("list tools: %w", err)
+	}
+	byName := make(map[string]chat.Tool, len(tools))
+	for _, t := range tools {
+		byName[t.Name] = t
+	}
+	slots := make(chan struct{}, r.e.opt.MaxParallel)
+	errs := make([]error, len(ready))
+	var wg sync.WaitGroup
+	for i, c := range ready {
+		slots <- struct{}{}
+		if r.asking.Err() != nil { // stopped, or the server leaves: nothing is begun any more
+			<-slots
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = r.runOne(c, byName)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// runOne records a call as started, runs it and records its result. A call
+// that may not run any more settles as failed instead.
+func (r *run) runOne(c chat.PlacedCall, tools map[string]chat.Tool) error {
+	tool, known := tools[c.Call.ToolName]
+	if refusal := r.refusal(c.Call, tool, known); refusal != "" {
+		return r.finish(c.Position, chat.Result{Outcome: chat.OutcomeUnavailable, ErrorText: refusal})
+	}
+	calls, err := r.edit(func(calls []chat.PlacedCall, at time.Time) []chat.PlacedCall {
+		for _, now := range calls {
+			if now.Position == c.Position {
+				if next, err := chat.Start(now.Call, at); err == nil {
+					return []chat.PlacedCall{{Position: c.Position, Call: next}}
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, now := range calls {
+		// Under our epoch nobody else starts it, so one that is started and not
+		// settled is ours to run, also if a first answer of the database was lost.
+		if now.Position == c.Position && now.Call.Started() && !now.Call.State.Settled() {
+			ctx, cancel := context.WithTimeout(r.ctx, r.e.opt.ToolTimeout)
+			defer cancel()
+			result := r.e.tools.Call(ctx, tool, now.Call.Input, func(text string) { r.e.live.Progress(r.fence, c.Position, text) })
+			return r.finish(c.Position, result)
+		}
+	}
+	return nil
+}
+
+// refusal says why a call that was allowed must not run after all.
+func (r *run) refusal(call chat.ToolCall, tool chat.Tool, known bool) string {
+	if !known {
+		return "The tool " + call.ToolName + " is not available any more. The call was not run."
+	}
+	if j := chat.Judge(tool); j.Verdict == chat.VerdictDeny {
+		return j.Reason + " The call was not run."
+	}
+	if err := r.e.tools.Validate(tool, call.Input); err != nil {
+		return "The tool no longer takes this input: " + err.Error() + ". The call was not run."
+	}
+	return ""
+}
+
+func (r *run) finish(position int, result chat.Result) error {
+	_, err := r.edit(func(calls []chat.PlacedCall, at time.Time) []chat.PlacedCall {
+		for _, now := range calls {
+			if now.Position == position {
+				if next, ok := chat.Finish(now.Call, result, at); ok {
+					return []chat.PlacedCall{{Position: position, Call: next}}
+				}
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+func (r *run) edit(edit chat.Edit) (calls []chat.PlacedCall, err error) {
+	err = r.write(func(ctx context.Context) (c chat.Change, err error) {
+		calls, c, err = r.e.store.EditCalls(ctx, r.fence, edit)
+		return c, err
+	})
+	return calls, err
+}
+
+func (r *run) park() (parked bool, calls []chat.PlacedCall, err error) {
+	err = r.write(func(ctx context.Context) (c chat.Change, err error) {
+		parked, calls, c, err = r.e.store.Park(ctx, r.fence)
+		return c, err
+	})
+	return parked, calls, err
+}
+
+// fail ends the turn in error and keeps the words of the step that broke. It
+// keeps trying while the turn is ours: a turn that is neither run nor ended
+// would be frozen.
+func (r *run) fail(why chat.TurnError) error {
+	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+		err := r.write(func(ctx context.Context) (chat.Change, error) {
+			return r.e.store.Fail(ctx, r.fence, len(r.anchor.Parts), r.partial, why)
+		})
+		if err == nil || errors.Is(err, chat.ErrLost) {
+			return err
+		}
+		r.log.ErrorContext(r.ctx, "turn could not be ended", slog.Any("error", err))
+		if !r.pause(wait) {
+			return err
+		}
+	}
+}
+
+const (
+	retryFirst   = 100 * time.Millisecond
+	retryMost    = 5 * time.Second
+	writeTimeout = 15 * time.Second
+)
+
+// write runs one fenced transaction and announces what it changed. What a
+// turn has to say must not be lost to a restart of the database, so while the
+// database does not answer it tries again; each of our transactions may be
+// repeated, since it changes only what it finds not done.
+func (r *run) write(op func(context.Context) (chat.Change, error)) error {
+	lost := false
+	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+		// A stop must not tear a result from its write: the fence decides.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), writeTimeout)
+		change, err := op(ctx)
+		cancel()
+		if lost && (err == nil || errors.Is(err, chat.ErrLost)) {
+			// An earlier try may have been committed unheard, and so unannounced.
+			change.TopicID, change.Revision, change.Reset = r.fence.TopicID, max(change.Revision, r.rev.Load()+1), true
+		}
+		r.saw(change.Revision)
+		r.e.live.Publish(context.WithoutCancel(r.ctx), change)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, chat.ErrUnavailable):
+			lost = true
+			r.log.WarnContext(r.ctx, "database does not answer; trying again", slog.Any("error", err))
+			if !r.pause(wait) {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// saw remembers the newest revision; calls that run side by side report theirs
+// in any order.
+func (r *run) saw(revision int64) {
+	for {
+		old := r.rev.Load()
+		if revision <= old || r.rev.CompareAndSwap(old, revision) {
+			return
+		}
+	}
+}
+
+// pause waits, and reports false if the server has no time left.
+func (r *run) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,205 @@
+package turn
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// step asks the model once and commits its reply whole. It reports whether
+// the turn goes on, which it does if the reply has calls.
+func (r *run) step() (bool, error) {
+	if r.turn.Steps >= r.e.opt.MaxSteps {
+		err := r.fail(chat.TurnError{Kind: "step_limit", Message: fmt.Sprintf("The turn reached its limit of %d steps. Retry lets it go on.", r.e.opt.MaxSteps)})
+		return false, err
+	}
+	tools, err := r.e.tools.Tools(r.asking, r.topic)
+	if err != nil {
+		return false, fmt.Errorf("list tools: %w", err)
+	}
+	model, bare, err := r.e.models.Resolve(r.turn.Model)
+	if err != nil {
+		return false, r.fail(chat.TurnError{Kind: "model", Message: err.Error()})
+	}
+
+	position := len(r.anchor.Parts)
+	r.e.live.Begin(r.fence, r.rev.Load(), position)
+	draft, err := r.ask(model, r.prompt(bare, tools), position)
+	if err != nil {
+		return false, r.broken(err, draft)
+	}
+	return r.commit(position, draft, tools)
+}
+
+func (r *run) prompt(bare string, tools []chat.Tool) chat.Prompt {
+	p := chat.Prompt{Model: bare, System: r.topic.SystemPrompt}
+	p.Messages = chat.History(append(r.history[:len(r.history):len(r.history)], r.anchor))
+	for _, t := range tools {
+		if !t.Policy.Disabled {
+			p.Tools = append(p.Tools, chat.ToolSpec{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
+		}
+	}
+	return p
+}
+
+// ask streams one reply into a draft and the live log.
+func (r *run) ask(model Model, p chat.Prompt, position int) (*chat.Draft, error) {
+	var draft chat.Draft
+	var shown sync.WaitGroup
+	first := true
+	_, err := model.Stream(r.asking, p, func(ev chat.StreamEvent) {
+		d, ok := draft.Apply(ev)
+		if !ok {
+			return
+		}
+		if first {
+			first = false
+			// Beside the stream: text must not wait for the database.
+			shown.Go(func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), writeTimeout)
+				defer cancel()
+				if c, err := r.e.store.FirstOutput(ctx, r.fence); err == nil {
+					r.e.live.Publish(ctx, c)
+				}
+			})
+		}
+		d.Part += position + 1 // after the step-start
+		r.e.live.Delta(r.fence, d)
+	})
+	shown.Wait() // so that it cannot mark the step after this one
+	return &draft, err
+}
+
+// broken ends a step whose reply did not complete. Its words are kept, none of
+// its calls is. The words of a stopped turn are kept when it is let go.
+func (r *run) broken(err error, draft *chat.Draft) error {
+	r.keep(draft)
+	if context.Cause(r.asking) != nil { // stopped, or the server leaves: not a failure of the turn
+		return nil
+	}
+	why := chat.TurnError{Kind: "model", Message: "The model could not be asked."}
+	var me *chat.ModelError
+	if errors.As(err, &me) {
+		why = chat.TurnError{Kind: string(me.Kind), Message: me.Message}
+	}
+	return r.fail(why)
+}
+
+func (r *run) keep(draft *chat.Draft) {
+	if words := draft.Text(); len(words) > 0 {
+		r.partial = append(chat.Parts{chat.StepStart{}}, words...)
+	}
+}
+
+// commit writes a complete reply, each call with its verdict.
+func (r *run) commit(position int, draft *chat.Draft, tools []chat.Tool) (bool, error) {
+	taken := map[string]bool{}
+	for _, c := range r.anchor.Parts.Calls() {
+		taken[c.Call.ToolCallID] = true
+	}
+	parts := append(chat.Parts{chat.StepStart{}}, draft.Complete(taken)...)
+	verdicts := make([]verdict, len(parts))
+	calls := 0
+	for i, p := range parts {
+		if call, ok := p.(chat.ToolCall); ok {
+			calls++
+			parts[i], verdicts[i] = r.judge(call, tools)
+		}
+	}
+	var built chat.Parts
+	step := chat.Step{Position: position, Done: calls == 0, Build: func(at time.Time) chat.Parts {
+		built = make(chat.Parts, len(parts))
+		for i, p := range parts {
+			built[i] = verdicts[i].apply(p, at)
+		}
+		return built
+	}}
+	tries := 0
+	err := r.write(func(ctx context.Context) (chat.Change, error) {
+		tries++
+		c, err := r.e.store.CommitStep(ctx, r.fence, step)
+		if errors.Is(err, chat.ErrConflict) && tries > 1 {
+			return chat.Change{}, nil // an earlier try was committed, its answer lost
+		}
+		return c, err
+	})
+	r.e.live.End(r.fence)
+	if err != nil {
+		r.keep(draft) // stopped between the reply's last word and its commit
+		return false, err
+	}
+	r.turn.Steps++
+	r.anchor.Parts = append(r.anchor.Parts, built...)
+	return calls > 0, nil
+}
+
+// verdict is what is to be done with a call, but for the time at which.
+type verdict struct {
+	chat.Judgement
+	approvalID string
+}
+
+func (v verdict) apply(p chat.Part, at time.Time) chat.Part {
+	call, ok := p.(chat.ToolCall)
+	if !ok {
+		return p
+	}
+	switch v.Verdict {
+	case chat.VerdictAsk:
+		return chat.Ask(call, v.approvalID, at)
+	case chat.VerdictDeny:
+		return chat.Refuse(call, v.approvalID, v.Judgement, at)
+	case chat.VerdictAllow:
+	}
+	return call
+}
+
+// judge adds to a call what a person needs to know about its tool, and gives
+// the verdict. A call that cannot be run whatever anybody says (no such tool,
+// input that breaks the schema) comes back settled, without a verdict.
+func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdict) {
+	meta := chat.ToolMetadata{Model: r.turn.Model, Step: r.turn.Steps + 1}
+	if call.ToolMetadata != nil {
+		meta.Outcome = call.ToolMetadata.Outcome
+	}
+	var tool chat.Tool
+	known := false
+	for _, t := range tools {
+		if t.Name == call.ToolName {
+			tool, known = t, true
+			break
+		}
+	}
+	if known {
+		meta.Server, meta.ServerID, meta.Tool, meta.Title = tool.Server, tool.ServerID, tool.Tool, tool.Title
+		meta.Annotations, meta.InputSchema = tool.Annotations, tool.InputSchema
+	}
+	refuse := func(o chat.Outcome, text string) (chat.ToolCall, verdict) {
+		call.State, call.ErrorText, meta.Outcome = chat.CallOutputError, text, o
+		call.ToolMetadata = &meta
+		return call, verdict{}
+	}
+	if call.State.Settled() { // its arguments were not JSON
+		call.ToolMetadata = &meta
+		return call, verdict{}
+	}
+	if !known {
+		return refuse(chat.OutcomeUnavailable, fmt.Sprintf("There is no tool named %q. The call was not run.", call.ToolName))
+	}
+	if err := r.e.tools.Validate(tool, call.Input); err != nil {
+		return refuse(chat.OutcomeInvalid, "The call was not run: "+err.Error()+".")
+	}
+	v := verdict{Judgement: chat.Judge(tool)}
+	if v.Verdict != chat.VerdictAllow {
+		v.approvalID = rand.Text()
+	}
+	meta.Verdict, meta.Rule = v.Verdict, v.Rule
+	call.Title = tool.Title
+	call.ToolMetadata = &meta
+	return call, v
+}
