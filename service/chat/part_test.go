@@ -141,7 +141,7 @@ func TestToolName(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for _, pair := range [][2]string{
-		{"a b", "c"}, {"a_b", "c"}, {"a.b", "c"}, {"a__b", "c"}, {"a", "b__c"}, {"ü", "x"}, {"ö", "x"},
+		{"a b", "c"}, {"a_b", "c"}, {"a.b", "c"}, {"a__b", "c"}, {"a", "b__c"}, {"a_", "b"}, {"a", "_b"}, {"ü", "x"}, {"ö", "x"},
 		{strings.Repeat("s", 70), "t"}, {strings.Repeat("s", 70), "u"}, {"s", strings.Repeat("t", 70)},
 	} {
 		name := chat.ToolName(pair[0], pair[1])
@@ -206,6 +206,25 @@ func TestJudge(t *testing.T) {
 		got := chat.Judge(chat.Tool{Name: "s__t", Annotations: json.RawMessage(`{"readOnlyHint":true}`), Policy: tt.policy})
 		if got.Verdict != tt.want || got.Rule == "" || got.Verdict == chat.VerdictDeny && got.Reason == "" {
 			t.Errorf("%+v: got %+v, want %s", tt.policy, got, tt.want)
+		}
+	}
+}
+
+func TestSameTool(t *testing.T) {
+	t.Parallel()
+	tool := chat.Tool{ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{"type":"object","maxProperties":1}`)}
+	call := chat.ToolCall{ToolMetadata: &chat.ToolMetadata{ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{"maxProperties": 1, "type": "object"}`)}}
+	if !chat.SameTool(call, tool) {
+		t.Error("the same tool is another")
+	}
+	for _, other := range []chat.Tool{
+		{ServerID: "s2", Tool: "t", InputSchema: tool.InputSchema},
+		{ServerID: "s", Tool: "u", InputSchema: tool.InputSchema},
+		{ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{"type":"object","maxProperties":2}`)},
+		{ServerID: "s", Tool: "t"},
+	} {
+		if chat.SameTool(call, other) {
+			t.Errorf("%+v passes for the tool", other)
 		}
 	}
 }

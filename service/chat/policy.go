@@ -51,3 +51,10 @@ func Judge(tool Tool) Judgement {
 		return Judgement{VerdictAsk, "ask by default", ""}
 	}
 }
+
+// SameTool reports whether tool is the one that the call was made for: the
+// same tool of the same server, taking the same input.
+func SameTool(call ToolCall, tool Tool) bool {
+	m := call.meta()
+	return m.ServerID == tool.ServerID && m.Tool == tool.Tool && sameJSON(m.InputSchema, tool.InputSchema)
+}

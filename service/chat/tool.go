@@ -15,7 +15,8 @@ const maxToolName = 64
 // that two tools never share one; the catalogue leads back from it.
 func ToolName(server, tool string) string {
 	name := clean(server) + "__" + clean(tool)
-	if name == server+"__"+tool && len(name) <= maxToolName && !strings.Contains(server, "__") {
+	// The first "__" must be ours, or two pairs could share a name.
+	if name == server+"__"+tool && len(name) <= maxToolName && strings.Index(name, "__") == len(server) {
 		return name
 	}
 	sum := sha256.Sum256([]byte(server + "\x00" + tool))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -215,7 +216,8 @@ func (r *run) runOne(c chat.PlacedCall, tools map[string]chat.Tool) error {
 	return nil
 }
 
-// refusal says why a call that was allowed must not run after all.
+// refusal says why a call that was allowed must not run after all: what would
+// run is not what was shown.
 func (r *run) refusal(call chat.ToolCall, tool chat.Tool, known bool) string {
 	if !known {
 		return "The tool " + call.ToolName + " is not available any more. The call was not run."
@@ -223,11 +225,17 @@ func (r *run) refusal(call chat.ToolCall, tool chat.Tool, known bool) string {
 	if j := chat.Judge(tool); j.Verdict == chat.VerdictDeny {
 		return j.Reason + " The call was not run."
 	}
+	if !chat.SameTool(call, tool) {
+		return "The tool " + call.ToolName + " has changed since the call was allowed. The call was not run."
+	}
 	if err := r.e.tools.Validate(tool, call.Input); err != nil {
-		return "The tool no longer takes this input: " + err.Error() + ". The call was not run."
+		return "The call was not run: " + sentence(err)
 	}
 	return ""
 }
+
+// sentence ends an error's text as a sentence ends.
+func sentence(err error) string { return strings.TrimSuffix(err.Error(), ".") + "." }
 
 func (r *run) finish(position int, result chat.Result) error {
 	_, err := r.edit(func(calls []chat.PlacedCall, at time.Time) []chat.PlacedCall {

@@ -192,7 +192,7 @@ func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdi
 		return refuse(chat.OutcomeUnavailable, fmt.Sprintf("There is no tool named %q. The call was not run.", call.ToolName))
 	}
 	if err := r.e.tools.Validate(tool, call.Input); err != nil {
-		return refuse(chat.OutcomeInvalid, "The call was not run: "+err.Error()+".")
+		return refuse(chat.OutcomeInvalid, "The call was not run: "+sentence(err))
 	}
 	v := verdict{Judgement: chat.Judge(tool)}
 	if v.Verdict != chat.VerdictAllow {
