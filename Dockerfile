@@ -28,7 +28,6 @@ ENV ASSENT_ADDR=0.0.0.0:8420 \
 VOLUME /data
 EXPOSE 8420
 USER 65532:65532
-# No HEALTHCHECK: nothing in this image could ask but the server itself. Point
-# the orchestrator's probes at GET /healthz and GET /readyz.
+HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["/usr/bin/assent", "health"]
 ENTRYPOINT ["/usr/bin/assent"]
 CMD ["serve"]

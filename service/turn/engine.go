@@ -115,12 +115,14 @@ func (e *Engine) Run(ctx context.Context) {
 		case <-poll.C:
 		}
 	}
-	e.shutdown(hard)
+	e.finish()
 	stop()
-	beats.Wait()
+	beats.Wait() // a heartbeat after it would take back what is given back
+	e.giveBack(context.WithoutCancel(ctx))
 }
 
-func (e *Engine) shutdown(hard context.Context) {
+// finish ends what runs here.
+func (e *Engine) finish() {
 	e.mu.Lock()
 	for _, r := range e.runs {
 		r.leave()
@@ -140,7 +142,10 @@ func (e *Engine) shutdown(hard context.Context) {
 		e.mu.Unlock()
 		<-done
 	}
-	ctx, cancel := context.WithTimeout(hard, 5*time.Second)
+}
+
+func (e *Engine) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := e.store.LetGo(ctx, e.opt.Owner); err != nil {
 		e.log.WarnContext(ctx, "turns were not given back; they are claimable when their leases end", slog.Any("error", err))

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/assent-chat/assent"
+	"github.com/assent-chat/assent/api"
+	"github.com/assent-chat/assent/repository"
+	"github.com/assent-chat/assent/service"
+	"github.com/assent-chat/assent/service/chat"
+	"github.com/assent-chat/assent/service/live"
+	"github.com/assent-chat/assent/service/llm"
+	"github.com/assent-chat/assent/service/mcp"
+	"github.com/assent-chat/assent/service/turn"
+	"github.com/assent-chat/assent/web"
+)
+
+const owner = "owner" // the principal of the token that the first start makes
+
+func runServe(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	c, rest, err := loadConfig("serve", args, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return usageError{fmt.Errorf("serve takes no arguments, got %q", rest)}
+	}
+	return serve(ctx, c, llm.Environment(getenv), stdout, c.logger(stderr))
+}
+
+// serve runs the server until ctx ends, then lets what it can end well. The
+// extra tool servers stand beside the built-in one.
+func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Writer, log *slog.Logger, extra ...mcp.Server) (err error) {
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return fmt.Errorf("make the data folder: %w", err)
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Addr)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer ln.Close() // the HTTP server closes it too; twice is harmless
+	store, err := openStore(ctx, c, true, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	workspace, err := mcp.OpenWorkspace(c.Workspace, mcp.WorkspaceOptions{})
+	if err != nil {
+		return err
+	}
+	defer workspace.Close() // read-only by now
+	catalogue, err := mcp.NewCatalogue(append([]mcp.Server{workspace}, extra...)...)
+	if err != nil {
+		return err
+	}
+
+	models := llm.NewRegistry(llm.RegistryOptions{Providers: providers})
+	hub := live.New(store, live.Options{Logger: log})
+	defer hub.Close()
+	tools := topicTools{catalogue, log}
+	engine := turn.New(store, modelNames{models}, tools, hub, turn.Options{
+		Lease: c.Lease, MaxSteps: c.MaxSteps, ToolTimeout: c.ToolTimeout, ShutdownGrace: c.Shutdown, Logger: log,
+	})
+	svc := service.New(store, engine, hub, tools, service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, Logger: log})
+	if err := ownToken(ctx, c, svc); err != nil {
+		return err
+	}
+	base := publicURL(c, ln)
+	handler := api.New(api.Options{
+		Service: svc, Models: modelList{models}, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
+		Logger: log, Addr: ln.Addr().String(), PublicURL: c.PublicURL, NoAuth: c.NoAuth, Version: version(),
+	})
+
+	link := base + "/"
+	if !c.NoAuth {
+		secret, err := svc.NewLogin(ctx, owner)
+		if err != nil {
+			return fmt.Errorf("make a login link: %w", err)
+		}
+		link = base + "/login?token=" + url.QueryEscape(secret)
+	}
+	fmt.Fprintf(stdout, "Assent %s is ready on %s\n\n  Open this link in a browser (it logs you in, once):\n  %s\n\n  Data: %s\n  The built-in tools work in: %s\n",
+		version(), base, link, c.where(), c.Workspace)
+	if len(providers) == 0 {
+		fmt.Fprint(stdout, "  Model: demo/guide, which is rules and no language model. Set OPENAI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST for a real one.\n")
+	}
+	log.InfoContext(ctx, "serving", slog.Any("config", c), slog.String("version", version()))
+
+	var engineDone sync.WaitGroup
+	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
+	engineDone.Go(func() { engine.Run(engineCtx) })
+	err = listen(ctx, ln, handler, log)
+	stopEngine()
+	engineDone.Wait()
+	return err
+}
+
+// listen serves HTTP until ctx ends; then event streams are told to leave and
+// requests may finish.
+func listen(ctx context.Context, ln net.Listener, handler *api.API, log *slog.Logger) error {
+	srv := &http.Server{
+		Handler:           handler.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ConnContext:       api.ConnContext,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	handler.Shutdown(grace)
+	if err := srv.Shutdown(grace); err != nil {
+		return errors.Join(fmt.Errorf("shut down: %w", err), srv.Close())
+	}
+	return nil
+}
+
+func openStore(ctx context.Context, c config, exclusive bool, log *slog.Logger) (*repository.Store, error) {
+	o := repository.Options{URL: c.DatabaseURL, NoPrepare: !c.Prepare, Exclusive: exclusive, Logger: log}
+	if c.DatabaseURL == "" {
+		o.Path = filepath.Join(c.DataDir, "assent.db")
+	}
+	store, err := repository.Open(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	return store, nil
+}
+
+func (c config) where() string {
+	if c.DatabaseURL != "" {
+		return "PostgreSQL, and " + c.DataDir
+	}
+	return filepath.Join(c.DataDir, "assent.db")
+}
+
+func publicURL(c config, ln net.Listener) string {
+	if c.PublicURL != "" {
+		return c.PublicURL
+	}
+	return "http://" + ln.Addr().String()
+}
+
+// topicTools offers the whole catalogue to every topic.
+type topicTools struct {
+	*mcp.Catalogue
+	log *slog.Logger
+}
+
+// Tools lists what can be listed: a server that does not answer must not stop
+// a turn that needs none of its tools.
+func (t topicTools) Tools(ctx context.Context, _ chat.Topic) ([]chat.Tool, error) {
+	tools, err := t.Catalogue.Tools(ctx)
+	if err != nil {
+		t.log.WarnContext(ctx, "some tools cannot be listed", slog.Any("error", err))
+	}
+	return tools, nil
+}
+
+// modelNames fits the registry to the engine.
+type modelNames struct{ *llm.Registry }
+
+func (m modelNames) Resolve(name string) (turn.Model, string, error) { return m.Registry.Resolve(name) }
+
+func (m modelNames) check(name string) error {
+	_, _, err := m.Registry.Resolve(name)
+	return err
+}
