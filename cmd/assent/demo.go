@@ -139,7 +139,7 @@ func (d *demo) account(topicID string, decisions map[string]bool) error {
 	var audit struct {
 		Entries []chat.AuditEntry `json:"entries"`
 	}
-	if err := d.server.call(d.ctx, "GET", "/audit?topic="+topicID, nil, &audit); err != nil {
+	if err := d.server.call(d.ctx, "GET", "/audit?topicId="+topicID, nil, &audit); err != nil {
 		return err
 	}
 	d.say("7. The audit:")

@@ -36,10 +36,12 @@ func startProcess(ctx context.Context, dir string, stderr io.Writer) (*process, 
 	}
 	cmd := exec.Command(exe, "serve", "-addr", "127.0.0.1:0", "-data-dir", dir, "-log", "warn")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
-	return startCommand(ctx, cmd, dir, stderr)
+	return startCommand(ctx, cmd, dir, stderr, func(string) {})
 }
 
-func startCommand(ctx context.Context, cmd *exec.Cmd, dir string, stderr io.Writer) (*process, error) {
+// startCommand starts a server by cmd and waits until it is ready. Each line
+// that it prints is given to line, on another goroutine.
+func startCommand(ctx context.Context, cmd *exec.Cmd, dir string, stderr io.Writer, line func(string)) (*process, error) {
 	cmd.Stderr = stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -53,6 +55,7 @@ func startCommand(ctx context.Context, cmd *exec.Cmd, dir string, stderr io.Writ
 	go func() {
 		defer close(p.done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
+			line(lines.Text())
 			if _, base, ok := strings.Cut(lines.Text(), "is ready on "); ok {
 				ready <- base
 			}

@@ -76,10 +76,13 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	if err := ownToken(ctx, c, svc); err != nil {
 		return err
 	}
-	base := publicURL(c, ln)
+	base, public, err := publicURL(c, ln)
+	if err != nil {
+		return err
+	}
 	handler := api.New(api.Options{
-		Service: svc, Models: modelList{models}, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
-		Logger: log, Addr: ln.Addr().String(), PublicURL: c.PublicURL, NoAuth: c.NoAuth, Version: version(),
+		Service: svc, Models: models, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
+		Logger: log, Hosts: []string{ln.Addr().(*net.TCPAddr).IP.String()}, PublicURL: public, NoAuth: c.NoAuth,
 	})
 
 	link := base + "/"
@@ -126,7 +129,9 @@ func listen(ctx context.Context, ln net.Listener, handler *api.API, log *slog.Lo
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
-	handler.Shutdown(grace)
+	if err := handler.Shutdown(grace); err != nil {
+		log.WarnContext(grace, "event streams were cut", slog.Any("error", err))
+	}
 	if err := srv.Shutdown(grace); err != nil {
 		return errors.Join(fmt.Errorf("shut down: %w", err), srv.Close())
 	}
@@ -152,11 +157,14 @@ func (c config) where() string {
 	return filepath.Join(c.DataDir, "assent.db")
 }
 
-func publicURL(c config, ln net.Listener) string {
-	if c.PublicURL != "" {
-		return c.PublicURL
+// publicURL is where browsers find the server: what is configured, or else
+// where it listens. The second value is nil where nothing is configured.
+func publicURL(c config, ln net.Listener) (string, *url.URL, error) {
+	if c.PublicURL == "" {
+		return "http://" + ln.Addr().String(), nil, nil
 	}
-	return "http://" + ln.Addr().String()
+	u, err := url.Parse(c.PublicURL)
+	return c.PublicURL, u, err
 }
 
 // topicTools offers the whole catalogue to every topic.
@@ -183,4 +191,11 @@ func (m modelNames) Resolve(name string) (turn.Model, string, error) { return m.
 func (m modelNames) check(name string) error {
 	_, _, err := m.Registry.Resolve(name)
 	return err
+}
+
+// eventSource fits the hub to the API.
+type eventSource struct{ *live.Hub }
+
+func (e eventSource) Subscribe(topics []string, statuses bool, lastID string) api.EventReader {
+	return e.Hub.Subscribe(topics, statuses, lastID)
 }

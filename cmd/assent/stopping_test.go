@@ -232,7 +232,7 @@ func TestDeletingClosesCards(t *testing.T) {
 		id = w.card(topic, "a").ApprovalID
 		w.want(204, "DELETE", "/topics/"+topic, nil)
 		w.want(410, "POST", "/topics/"+topic+"/approvals", map[string]any{"approvalId": id, "approved": false})
-		w.want(404, "GET", "/topics/"+topic, nil)
+		w.want(410, "GET", "/topics/"+topic, nil)
 		var inbox struct {
 			Approvals []chat.ApprovalItem `json:"approvals"`
 		}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -206,13 +208,22 @@ func (e *Engine) start(ctx context.Context, work chat.Work, change chat.Change) 
 		}()
 		defer func() {
 			if p := recover(); p != nil {
-				e.log.ErrorContext(r.ctx, "turn panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				e.log.ErrorContext(r.ctx, "turn panicked", slog.String("panic", panicText(p)), slog.String("stack", string(debug.Stack())))
 				_ = r.fail(chat.TurnError{Kind: "internal", Message: "The server ran into a fault of its own. Retry goes on from the last complete step."}) // logged there
 			}
 		}()
 		e.live.Publish(r.ctx, change)
 		r.work()
 	})
+}
+
+// panicText tells what a panic was without what it may quote: the runtime's
+// own errors hold no input of a tool or a person, others may.
+func panicText(p any) string {
+	if err, ok := p.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", p)
 }
 
 // beat renews the leases of what runs here and ends what is ours no longer.

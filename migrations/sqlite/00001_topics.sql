@@ -1,0 +1,116 @@
+-- +goose Up
+
+CREATE TABLE topics (
+    id                TEXT NOT NULL PRIMARY KEY,
+    title             TEXT NOT NULL,
+    model             TEXT NOT NULL,
+    system_prompt     TEXT NOT NULL,
+    mcp_server_ids    TEXT,                     -- a JSON array; NULL is every server
+    revision          INTEGER NOT NULL,         -- rises with every transaction that a tab may see
+    active_leaf       TEXT NOT NULL DEFAULT '', -- the message at the end of the selected branch
+    last_completed_at TEXT,
+    created_at        TEXT NOT NULL,
+    updated_at        TEXT NOT NULL,
+    deleted_at        TEXT
+) STRICT;
+CREATE INDEX topics_changed ON topics (updated_at, id) WHERE deleted_at IS NULL;
+
+CREATE TABLE messages (
+    topic_id       TEXT NOT NULL REFERENCES topics (id),
+    id             TEXT NOT NULL,               -- chosen by clients, so unique in its topic only
+    parent_id      TEXT NOT NULL DEFAULT '',
+    group_id       TEXT NOT NULL DEFAULT '',
+    role           TEXT NOT NULL,
+    model          TEXT NOT NULL DEFAULT '',
+    status         TEXT NOT NULL,
+    turn_id        TEXT NOT NULL DEFAULT '',
+    epoch          INTEGER NOT NULL DEFAULT 0,
+    error          TEXT,                        -- JSON
+    body_digest    TEXT NOT NULL DEFAULT '',    -- of the parts as they were first sent
+    queue_position INTEGER,
+    sequence       INTEGER NOT NULL,            -- order of creation; parents are before children
+    created_at     TEXT NOT NULL,
+    updated_at     TEXT NOT NULL,
+    revision       INTEGER NOT NULL,
+    deleted_at     TEXT,
+    PRIMARY KEY (topic_id, id)
+) STRICT;
+CREATE INDEX messages_children ON messages (topic_id, parent_id, sequence);
+CREATE INDEX messages_queue ON messages (topic_id, queue_position) WHERE status = 'queued';
+
+-- Instants are UTC text of one width, so that they sort. The payload is not checked with
+-- json_valid: SQLite reads 1,000 levels of JSON, and no output of a tool may break a decision.
+CREATE TABLE parts (
+    topic_id     TEXT NOT NULL,
+    message_id   TEXT NOT NULL,
+    position     INTEGER NOT NULL,
+    type         TEXT NOT NULL,
+    state        TEXT NOT NULL DEFAULT '',      -- of a tool call
+    tool_call_id TEXT,
+    approval_id  TEXT UNIQUE,
+    requested_at TEXT,
+    updated_at   TEXT NOT NULL,
+    revision     INTEGER NOT NULL,
+    payload      TEXT NOT NULL,
+    PRIMARY KEY (topic_id, message_id, position),
+    FOREIGN KEY (topic_id, message_id) REFERENCES messages (topic_id, id)
+) STRICT;
+CREATE INDEX parts_calls ON parts (topic_id, message_id, position) WHERE tool_call_id IS NOT NULL;
+CREATE INDEX parts_asked ON parts (requested_at, approval_id) WHERE approval_id IS NOT NULL;
+CREATE INDEX parts_pending ON parts (requested_at, approval_id) WHERE state = 'approval-requested';
+
+CREATE TABLE turns (
+    id              TEXT NOT NULL PRIMARY KEY,
+    topic_id        TEXT NOT NULL REFERENCES topics (id),
+    message_id      TEXT NOT NULL,
+    group_id        TEXT NOT NULL,
+    model           TEXT NOT NULL,
+    state           TEXT NOT NULL,
+    owner           TEXT NOT NULL DEFAULT '',
+    lease_until     TEXT,
+    epoch           INTEGER NOT NULL DEFAULT 0,
+    steps           INTEGER NOT NULL DEFAULT 0,
+    first_output_at TEXT,
+    broken_at       INTEGER NOT NULL DEFAULT -1,
+    stopped_at      TEXT,
+    created_at      TEXT NOT NULL,
+    updated_at      TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX turns_message ON turns (topic_id, message_id);
+CREATE INDEX turns_group ON turns (topic_id, group_id);
+CREATE INDEX turns_claimable ON turns (updated_at) WHERE state IN ('queued', 'running');
+CREATE INDEX turns_owner ON turns (owner) WHERE owner <> '';
+
+-- Rows are added, and their last three columns written; none is ever removed.
+-- They outlive the message and the topic, so nothing is referenced.
+CREATE TABLE decisions (
+    id             TEXT NOT NULL PRIMARY KEY,
+    approval_id    TEXT NOT NULL UNIQUE,        -- an approval is decided, or closed, once
+    topic_id       TEXT NOT NULL,
+    anchor_id      TEXT NOT NULL,
+    tool_call_id   TEXT NOT NULL,
+    tool_name      TEXT NOT NULL,
+    server         TEXT NOT NULL,
+    approved       INTEGER NOT NULL CHECK (approved IN (0, 1)),
+    resolution     TEXT NOT NULL,
+    reason         TEXT NOT NULL,
+    decided_by     TEXT NOT NULL,
+    via            TEXT NOT NULL,
+    decided_at     TEXT NOT NULL,
+    original_input TEXT,
+    executed_input TEXT,
+    input_digest   TEXT NOT NULL,
+    started_at     TEXT,
+    finished_at    TEXT,
+    outcome        TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX decisions_time ON decisions (decided_at, id);
+CREATE INDEX decisions_topic ON decisions (topic_id, decided_at, id);
+
+CREATE TABLE tokens (
+    digest     TEXT NOT NULL PRIMARY KEY,
+    kind       TEXT NOT NULL,
+    principal  TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    expires_at TEXT
+) STRICT;

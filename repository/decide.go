@@ -1,0 +1,192 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// Decide applies all decisions or none. Of decisions that race, one is
+// applied; the others see it, whatever the process that they run in. The
+// transaction that leaves nothing pending queues a turn that waits, and no
+// other does. What it costs does not depend on what else the message holds.
+func (s *Store) Decide(ctx context.Context, topicID string, ds []chat.Decision, by chat.Decider) (chat.Decided, chat.Change, error) {
+	if len(ds) == 0 {
+		return chat.Decided{}, chat.Change{}, chat.Malformed("There is no decision in the request.")
+	}
+	seen := make(map[string]bool, len(ds))
+	for _, d := range ds {
+		if seen[d.ApprovalID] {
+			return chat.Decided{}, chat.Change{}, chat.Malformed("Approval %s is named twice.", d.ApprovalID)
+		}
+		seen[d.ApprovalID] = true
+	}
+
+	var out chat.Decided
+	c, err := s.change(ctx, "decide", topicID, func(ctx context.Context, t *topicTx) error {
+		var err error
+		out, err = t.decide(ctx, ds, by)
+		return err
+	})
+	if err != nil {
+		return chat.Decided{}, chat.Change{}, err
+	}
+	return out, c, nil
+}
+
+func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decider) (chat.Decided, error) {
+	rows, err := t.anchorsOf(ctx, ds)
+	if err != nil {
+		return chat.Decided{}, err
+	}
+	byID := make(map[string]callRow, len(rows))
+	pending := map[string]int{} // by anchor
+	for _, row := range rows {
+		if row.ApprovalID != nil {
+			byID[*row.ApprovalID] = row
+		}
+		if chat.CallState(row.State) == chat.CallApprovalRequested {
+			pending[row.MessageID]++
+		}
+	}
+
+	out := chat.Decided{Continuation: chat.ContinuationNone, Revision: t.before()}
+	var writes []statement
+	var failed []chat.BatchItem
+	var anchors []string // in the order of the decisions
+	last := ""
+	for _, d := range ds {
+		was, call, effect, err := t.apply(ctx, byID, d, by)
+		if err != nil {
+			if !decisionError(err) {
+				return chat.Decided{}, err
+			}
+			failed = append(failed, chat.BatchItem{ApprovalID: d.ApprovalID, Err: err})
+			continue
+		}
+		if last = was.messageID; !slices.Contains(anchors, last) {
+			anchors = append(anchors, last)
+		}
+		if effect == chat.EffectApplied && len(failed) == 0 {
+			write, err := t.callWrites(was, call)
+			if err != nil {
+				return chat.Decided{}, err
+			}
+			writes = append(writes, write...)
+			pending[was.messageID]--
+		}
+		result := chat.DecisionResult{ApprovalID: d.ApprovalID, Outcome: effect, DecidedBy: call.Approval.DecidedBy}
+		if call.Approval.DecidedAt != nil {
+			result.DecidedAt = *call.Approval.DecidedAt
+		}
+		out.Results = append(out.Results, result)
+	}
+	switch {
+	case len(failed) > 0 && len(ds) == 1:
+		return chat.Decided{}, failed[0].Err
+	case len(failed) > 0:
+		return chat.Decided{}, &chat.BatchError{Items: failed}
+	}
+	for _, n := range pending {
+		out.Pending += n
+	}
+	if len(writes) == 0 {
+		return out, errUnchanged
+	}
+	out.Revision = t.revision()
+	queued := make(map[string]*int64, len(anchors))
+	for _, anchor := range anchors {
+		if pending[anchor] == 0 {
+			queued[anchor] = new(int64)
+			writes = append(writes, t.goOn(anchor, queued[anchor]))
+		}
+	}
+	if err := t.together(ctx, writes); err != nil {
+		return chat.Decided{}, err
+	}
+	switch n := queued[last]; {
+	case n == nil:
+		out.Continuation = chat.ContinuationWaiting
+	case *n == 0:
+		out.Continuation = chat.ContinuationRunning
+	default:
+		out.Continuation = chat.ContinuationScheduled
+	}
+	return out, nil
+}
+
+// decisionError reports whether an error is about one decision of a batch,
+// not about the database.
+func decisionError(err error) bool {
+	for _, kind := range []error{chat.ErrNotFound, chat.ErrConflict, chat.ErrGone, chat.ErrInvalid, chat.ErrMalformed} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// anchorsOf reads the calls of all messages that the decisions are about.
+// Only what is decided now is read whole: another call's output may be large.
+func (t *topicTx) anchorsOf(ctx context.Context, ds []chat.Decision) ([]callRow, error) {
+	ids := make([]string, len(ds))
+	for i, d := range ds {
+		ids[i] = d.ApprovalID
+	}
+	var rows []callRow
+	if err := t.allIn(ctx, &rows, `
+		SELECT p.message_id, p.position, p.state, p.approval_id, CASE WHEN p.approval_id IN (?) THEN p.payload ELSE '' END AS payload, m.epoch
+		FROM parts p JOIN messages m ON m.topic_id = p.topic_id AND m.id = p.message_id
+		WHERE p.topic_id = ? AND p.tool_call_id IS NOT NULL
+			AND p.message_id IN (SELECT q.message_id FROM parts q WHERE q.topic_id = ? AND q.approval_id IN (?))
+		ORDER BY p.message_id, p.position`, ids, t.topic.ID, t.topic.ID, ids); err != nil {
+		return nil, fmt.Errorf("read the calls: %w", err)
+	}
+	return rows, nil
+}
+
+// apply finds the call of a decision and applies it, without writing.
+func (t *topicTx) apply(ctx context.Context, byID map[string]callRow, d chat.Decision, by chat.Decider) (placed, chat.ToolCall, chat.Effect, error) {
+	row, ok := byID[d.ApprovalID]
+	if !ok {
+		return placed{}, chat.ToolCall{}, "", t.noApproval(ctx, t.topic.ID, d.ApprovalID)
+	}
+	if d.AnchorID != "" && d.AnchorID != row.MessageID {
+		return placed{}, chat.ToolCall{}, "", chat.NotFound("There is no approval %s in message %s.", d.ApprovalID, d.AnchorID)
+	}
+	was, err := row.placed()
+	if err != nil {
+		return placed{}, chat.ToolCall{}, "", err
+	}
+	call, effect, err := chat.Decide(was.call, d, by, t.time())
+	return was, call, effect, err
+}
+
+// noApproval says why there is no such approval: the record outlives the
+// message that it was asked in.
+func (t *tx) noApproval(ctx context.Context, topicID, approvalID string) error {
+	var id string
+	switch gone, err := t.find(ctx, &id, `SELECT id FROM decisions WHERE approval_id = ? AND topic_id = ?`, approvalID, topicID); {
+	case err != nil:
+		return fmt.Errorf("approval %s: %w", approvalID, err)
+	case gone:
+		return chat.Gone("Approval %s is closed; nothing can be decided any more.", approvalID)
+	}
+	return chat.NotFound("There is no approval %s in this topic.", approvalID)
+}
+
+// goOn moves the turn of an anchor on if it waits. That is a compare-and-set:
+// whoever comes second changes nothing.
+func (t *topicTx) goOn(anchorID string, queued *int64) statement {
+	return statement{
+		doing: "queue the turn of message " + anchorID,
+		query: `
+			UPDATE turns SET state = 'queued', first_output_at = NULL, updated_at = ?
+			WHERE topic_id = ? AND message_id = ? AND state = 'awaiting-approval'`,
+		args: []any{t.at, t.topic.ID, anchorID},
+		rows: queued,
+	}
+}

@@ -1,0 +1,127 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// Stop ends the open turns at the end of the active branch, and those of
+// other branches that run. What waits in another branch stays as it is.
+func (s *Store) Stop(ctx context.Context, topicID string) (chat.Stopped, chat.Change, error) {
+	var stopped chat.Stopped
+	c, err := s.change(ctx, "stop", topicID, func(ctx context.Context, t *topicTx) error {
+		stopped = chat.Stopped{Revision: t.before()}
+		turns, others, err := t.activeTurns(ctx)
+		if err != nil {
+			return err
+		}
+		for _, turn := range others {
+			if working([]turnRow{turn}) {
+				turns = append(turns, turn)
+			}
+		}
+		if len(turns) == 0 {
+			return errUnchanged
+		}
+		for _, turn := range turns {
+			if err := t.abort(ctx, turn, chat.ResolutionCancelled); err != nil {
+				return err
+			}
+			stopped.TurnIDs = append(stopped.TurnIDs, turn.ID)
+		}
+		stopped.Revision = t.revision()
+		return nil
+	})
+	if err != nil {
+		return chat.Stopped{}, chat.Change{}, err
+	}
+	return stopped, c, nil
+}
+
+// KeepPartial adds the partial text of a step to a turn that was stopped
+// while the owner of the fence ran it, and lets go of the turn.
+func (s *Store) KeepPartial(ctx context.Context, f chat.Fence, position int, partial chat.Parts) (chat.Change, error) {
+	return s.fencedChange(ctx, "keep the text of a stopped turn", f, func(ctx context.Context, t *topicTx) error {
+		turn, err := t.fenced(ctx, f, chat.TurnAborted)
+		if err != nil {
+			return err
+		}
+		if turn.Owner == "" {
+			return chat.ErrLost
+		}
+		brokenAt, err := t.replaceFrom(ctx, f.MessageID, position, partial)
+		if err != nil {
+			return err
+		}
+		n, err := t.exec(ctx, `UPDATE turns SET owner = '', broken_at = ?, updated_at = ? WHERE id = ? AND epoch = ? AND state = 'aborted' AND owner <> ''`,
+			brokenAt, t.at, f.TurnID, f.Epoch)
+		if err != nil {
+			return fmt.Errorf("let go of turn %s: %w", f.TurnID, err)
+		}
+		if n == 0 {
+			return chat.ErrLost
+		}
+		t.messages = append(t.messages, f.MessageID)
+		return t.setMessageStatus(ctx, f.MessageID, chat.MessageAborted, nil)
+	})
+}
+
+// replaceFrom puts partial text in the place of what is at a position and
+// beyond. It gives the position from which a retry drops it, -1 if there is
+// nothing to drop. If calls were committed there, then the step was committed
+// and its owner did not hear of it: it stays, and the text is in it already.
+func (t *topicTx) replaceFrom(ctx context.Context, messageID string, position int, partial chat.Parts) (int, error) {
+	if position < 0 {
+		return 0, fmt.Errorf("text of message %s cannot be kept at %d", messageID, position)
+	}
+	count, err := t.countParts(ctx, messageID)
+	if err != nil {
+		return 0, err
+	}
+	calls, err := t.calls(ctx, messageID)
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range calls {
+		if c.position >= position {
+			return -1, nil
+		}
+	}
+	if position < count {
+		if err := t.dropParts(ctx, messageID, position); err != nil {
+			return 0, err
+		}
+	}
+	position = min(position, count) // positions have no gaps
+	if len(partial) == 0 {
+		return -1, nil
+	}
+	return position, t.insertParts(ctx, messageID, position, partial)
+}
+
+// CloseStopped takes the epoch from the owners of stopped turns that have not
+// let go of them within grace.
+func (s *Store) CloseStopped(ctx context.Context, grace time.Duration) error {
+	return s.write.run(ctx, s.write.dialect.write, "close stopped turns", func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, `
+			UPDATE turns SET epoch = epoch + 1, owner = ''
+			WHERE owner <> '' AND state = 'aborted' AND stopped_at <= {now-?}`, grace.Milliseconds())
+		return err
+	})
+}
+
+// endLeases lets every turn be claimed at once. It is for the start of the
+// only process that serves a file: whoever held a lease is dead.
+func (s *Store) endLeases(ctx context.Context) error {
+	err := s.write.run(ctx, s.write.dialect.write, "end the leases of a dead process", func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, `UPDATE turns SET lease_until = {now} WHERE state = 'running'`)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.CloseStopped(ctx, 0)
+}

@@ -1,0 +1,195 @@
+// Package repository keeps topics, messages, parts, turns and decisions in
+// PostgreSQL or in one SQLite file. The rows are the only truth about an
+// approval; what may happen to one is said by the pure functions of chat, and
+// applied here, each operation in one transaction.
+//
+// Every transaction that changes a topic begins by raising the topic's
+// revision, which locks the topic's row: there is one lock order, and a total
+// order of the changes of a topic. One that turns out to change nothing is
+// rolled back.
+package repository
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	_ "github.com/lib/pq"  // driver "postgres"
+	_ "modernc.org/sqlite" // driver "sqlite"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// Options says which database to open. One of URL and Path is required.
+type Options struct {
+	// URL of a PostgreSQL database, "postgres://…".
+	URL string
+	// Path of an SQLite file. It is made if it is not there.
+	Path string
+	// Exclusive makes this process the only one that serves the SQLite file,
+	// or fails. It ends the leases that a dead process left. PostgreSQL takes
+	// any number of servers, and ignores it.
+	Exclusive bool
+	// MaxConns bounds the connections to PostgreSQL; 0 is 16.
+	MaxConns int
+	// NoPrepare sends every statement whole. A pgbouncer in transaction mode
+	// needs it.
+	NoPrepare bool
+	// Logger is told of migrations; nil is silent.
+	Logger *slog.Logger
+}
+
+// Store is the database. It is safe for concurrent use, also by several
+// processes.
+type Store struct {
+	write, read *pool // PostgreSQL: the same pool
+	lock        *lockFile
+}
+
+// Open connects to the database and brings its schema up to date. Processes
+// that open one database at the same time wait for each other.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case (o.URL == "") == (o.Path == ""):
+		return nil, errors.New("open the database: give the URL of a PostgreSQL database or the path of an SQLite file")
+	case o.URL != "":
+		return openPostgres(ctx, o)
+	}
+	return openSQLite(ctx, o)
+}
+
+func openPostgres(ctx context.Context, o Options) (*Store, error) {
+	if !strings.HasPrefix(o.URL, "postgres://") && !strings.HasPrefix(o.URL, "postgresql://") {
+		return nil, errors.New("open the database: its URL must begin with postgres://")
+	}
+	d := postgres()
+	db, err := sqlx.Open("postgres", o.URL)
+	if err != nil {
+		// The driver's error may hold the URL, and with it the password.
+		return nil, errors.New("open the database: its URL is not valid")
+	}
+	conns := max(cmp.Or(o.MaxConns, 16), 2) // a migration needs one beside its lock
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	if err := migratePostgres(ctx, db.DB, o.Logger); err != nil {
+		return nil, errors.Join(d.known(ctx, "open the database", err), db.Close())
+	}
+	p := newPool(db, d, !o.NoPrepare)
+	return &Store{write: p, read: p}, nil
+}
+
+func openSQLite(ctx context.Context, o Options) (_ *Store, err error) {
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	d := sqliteDialect()
+	s := &Store{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(d.known(ctx, "open the database", err), s.Close())
+		}
+	}()
+	if o.Exclusive {
+		if s.lock, err = tryLockFile(path + ".lock"); err != nil {
+			return nil, err
+		}
+	}
+
+	// One connection writes: with more, they would wait for each other inside
+	// SQLite, which is unfair and slow.
+	write, err := sqlx.Open("sqlite", sqliteURL(path, "busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)")+"&_txlock=immediate")
+	if err != nil {
+		return nil, err
+	}
+	write.SetMaxOpenConns(1)
+	s.write = newPool(write, d, !o.NoPrepare)
+	read, err := sqlx.Open("sqlite", sqliteURL(path, "busy_timeout(5000)", "query_only(1)"))
+	if err != nil {
+		return nil, err
+	}
+	read.SetMaxOpenConns(4)
+	read.SetMaxIdleConns(4)
+	s.read = newPool(read, d, !o.NoPrepare)
+
+	if err := migrateSQLite(ctx, write.DB, path, o.Logger); err != nil {
+		return nil, err
+	}
+	if o.Exclusive {
+		if err := s.endLeases(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func sqliteURL(path string, pragmas ...string) string {
+	u := url.URL{Path: filepath.ToSlash(path)}
+	return "file:" + u.EscapedPath() + "?" + url.Values{"_pragma": pragmas}.Encode()
+}
+
+// Close ends all connections and lets go of the file.
+func (s *Store) Close() error {
+	var errs []error
+	if s.write != nil {
+		errs = append(errs, s.write.close())
+	}
+	if s.read != nil && s.read != s.write {
+		errs = append(errs, s.read.close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close the database: %w", err)
+	}
+	return nil
+}
+
+// Ping asks the database for a sign of life.
+func (s *Store) Ping(ctx context.Context) error {
+	return s.read.look(ctx, "ping the database", func(ctx context.Context, t *tx) error {
+		var one int
+		return t.get(ctx, &one, `SELECT 1`)
+	})
+}
+
+// change runs fn in a transaction that holds the topic, and says what it
+// changed.
+func (s *Store) change(ctx context.Context, doing, topicID string, fn func(context.Context, *topicTx) error) (chat.Change, error) {
+	var out chat.Change
+	err := s.write.run(ctx, s.write.dialect.write, doing, func(ctx context.Context, t *tx) error {
+		tt, err := t.lockTopic(ctx, topicID)
+		if err != nil {
+			return err
+		}
+		if err := fn(ctx, tt); err != nil {
+			return err
+		}
+		out, err = tt.told(ctx)
+		return err
+	})
+	if errors.Is(err, errUnchanged) {
+		return chat.Change{TopicID: topicID}, nil
+	}
+	if err != nil {
+		return chat.Change{}, err
+	}
+	return out, nil
+}
+
+// view runs fn in a transaction that reads one state.
+func (s *Store) view(ctx context.Context, doing string, fn func(context.Context, *tx) error) error {
+	return s.read.run(ctx, s.read.dialect.read, doing, fn)
+}

@@ -1,0 +1,313 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+const (
+	// tries bounds how often a transaction is run when it is refused for the
+	// sake of another, or its connection turns out to be dead.
+	tries = 6
+	// commitTimeout bounds a COMMIT, which the caller's context does not.
+	commitTimeout = 10 * time.Second
+)
+
+// pool is a set of connections with the statements that are prepared on them.
+type pool struct {
+	db      *sqlx.DB
+	dialect *dialect
+	prepare bool
+
+	texts sync.Map // query as written → text for this database
+
+	mu    sync.RWMutex
+	stmts map[string]*sqlx.Stmt
+}
+
+func newPool(db *sqlx.DB, d *dialect, prepare bool) *pool {
+	return &pool{db: db, dialect: d, prepare: prepare, stmts: map[string]*sqlx.Stmt{}}
+}
+
+func (p *pool) text(query string) string {
+	if text, ok := p.texts.Load(query); ok {
+		return text.(string)
+	}
+	text := p.dialect.text(query)
+	p.texts.Store(query, text)
+	return text
+}
+
+func (p *pool) prepared(text string) *sqlx.Stmt {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.stmts[text]
+}
+
+// learn prepares texts that a transaction has run without. It is called after
+// the transaction: while it is open, SQLite has no second connection to
+// prepare on. One that cannot be prepared now is met again.
+func (p *pool) learn(ctx context.Context, texts []string) {
+	for _, text := range texts {
+		if p.prepared(text) != nil {
+			continue
+		}
+		stmt, err := p.db.PreparexContext(ctx, text)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		if p.stmts[text] == nil {
+			p.stmts[text], stmt = stmt, nil
+		}
+		p.mu.Unlock()
+		if stmt != nil { // another was faster
+			_ = stmt.Close()
+		}
+	}
+}
+
+func (p *pool) close() error {
+	p.mu.Lock()
+	for _, stmt := range p.stmts {
+		_ = stmt.Close() // the connections are closed next
+	}
+	p.stmts = map[string]*sqlx.Stmt{}
+	p.mu.Unlock()
+	return p.db.Close()
+}
+
+// run calls fn in a transaction and commits if it returns nil. fn may be run
+// several times: it must begin anew each time and touch nothing but its
+// results. Its context ends with the caller's, until the commit, which once
+// begun is not interrupted.
+func (p *pool) run(ctx context.Context, opts *sql.TxOptions, doing string, fn func(context.Context, *tx) error) error {
+	var err error
+	for try := range tries {
+		if try > 0 && !pause(ctx, try) {
+			break
+		}
+		if err = p.once(ctx, opts, fn); err == nil || !p.dialect.retryable(err) {
+			break
+		}
+	}
+	return p.dialect.known(ctx, doing, err)
+}
+
+// pause waits a few milliseconds, unevenly, so that two that collided do not
+// collide again. It reports false if ctx ended.
+func pause(ctx context.Context, try int) bool {
+	timer := time.NewTimer(time.Duration(1+rand.IntN(4*try)) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (p *pool) once(ctx context.Context, opts *sql.TxOptions, fn func(context.Context, *tx) error) error {
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	detach := context.AfterFunc(ctx, cancel)
+	defer detach()
+
+	x, err := p.db.BeginTxx(inner, opts)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	t := &tx{pool: p, x: x}
+	defer func() { p.learn(ctx, t.missing) }()
+	defer func() { _ = x.Rollback() }() // does nothing after a commit
+
+	if err := fn(inner, t); err != nil {
+		return err
+	}
+	if !detach() { // the caller left before the commit began
+		return context.Cause(ctx)
+	}
+	timeout := time.AfterFunc(commitTimeout, cancel)
+	defer timeout.Stop()
+	if err := x.Commit(); err != nil {
+		return &commitError{err}
+	}
+	return nil
+}
+
+// look calls fn without a transaction, for reads of one statement.
+func (p *pool) look(ctx context.Context, doing string, fn func(context.Context, *tx) error) error {
+	t := &tx{pool: p}
+	err := fn(ctx, t)
+	p.learn(ctx, t.missing)
+	return p.dialect.known(ctx, doing, err)
+}
+
+// tx runs statements, in a transaction if it has one.
+type tx struct {
+	pool    *pool
+	x       *sqlx.Tx
+	missing []string // texts to prepare when the transaction is over
+}
+
+// stmt finds the prepared form of a text, or nil.
+func (t *tx) stmt(ctx context.Context, text string) *sqlx.Stmt {
+	if !t.pool.prepare {
+		return nil
+	}
+	stmt := t.pool.prepared(text)
+	if stmt == nil {
+		if !slices.Contains(t.missing, text) {
+			t.missing = append(t.missing, text)
+		}
+		return nil
+	}
+	if t.x != nil {
+		return t.x.StmtxContext(ctx, stmt)
+	}
+	return stmt
+}
+
+func (t *tx) ext() sqlx.ExtContext {
+	if t.x != nil {
+		return t.x
+	}
+	return t.pool.db
+}
+
+// get reads one row. There being none is sql.ErrNoRows.
+func (t *tx) get(ctx context.Context, dest any, query string, args ...any) error {
+	text := t.pool.text(query)
+	if stmt := t.stmt(ctx, text); stmt != nil {
+		return stmt.GetContext(ctx, dest, args...)
+	}
+	return sqlx.GetContext(ctx, t.ext(), dest, text, args...)
+}
+
+// find is get with a word for there being none.
+func (t *tx) find(ctx context.Context, dest any, query string, args ...any) (bool, error) {
+	err := t.get(ctx, dest, query, args...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// all reads all rows into a slice.
+func (t *tx) all(ctx context.Context, dest any, query string, args ...any) error {
+	text := t.pool.text(query)
+	if stmt := t.stmt(ctx, text); stmt != nil {
+		return stmt.SelectContext(ctx, dest, args...)
+	}
+	return sqlx.SelectContext(ctx, t.ext(), dest, text, args...)
+}
+
+// allIn is all for a query with slices among its arguments, each for one
+// "IN (?)". Only lists of one are worth a prepared statement: the text of the
+// others changes with their length.
+func (t *tx) allIn(ctx context.Context, dest any, query string, args ...any) error {
+	query, flat, err := sqlx.In(query, args...)
+	if err != nil {
+		return err
+	}
+	if len(flat) == len(args) {
+		return t.all(ctx, dest, query, flat...)
+	}
+	return sqlx.SelectContext(ctx, t.ext(), dest, t.pool.dialect.text(query), flat...)
+}
+
+// exec runs a statement and says how many rows it changed.
+func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	text := t.pool.text(query)
+	var res sql.Result
+	var err error
+	if stmt := t.stmt(ctx, text); stmt != nil {
+		res, err = stmt.ExecContext(ctx, args...)
+	} else {
+		res, err = t.ext().ExecContext(ctx, text, args...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// execIn is exec for a query with slices among its arguments.
+func (t *tx) execIn(ctx context.Context, query string, args ...any) error {
+	query, flat, err := sqlx.In(query, args...)
+	if err != nil {
+		return err
+	}
+	_, err = t.ext().ExecContext(ctx, t.pool.dialect.text(query), flat...)
+	return err
+}
+
+// statement is a write that may be run together with others.
+type statement struct {
+	doing string // for its error
+	query string
+	args  []any
+	one   bool   // it must change one row
+	rows  *int64 // told how many rows it changed, if not nil
+}
+
+// most is how many statements are sent as one.
+const most = 8
+
+// together runs statements that write different rows and do not depend on
+// each other, in as few round trips as the database can do.
+func (t *tx) together(ctx context.Context, statements []statement) error {
+	for chunk := range slices.Chunk(statements, most) {
+		counts := make([]int64, len(chunk))
+		if t.pool.dialect.merges && len(chunk) > 1 {
+			if err := t.merged(ctx, chunk, counts); err != nil {
+				return fmt.Errorf("%s: %w", chunk[0].doing, err)
+			}
+		} else {
+			for i, s := range chunk {
+				var err error
+				if counts[i], err = t.exec(ctx, s.query, s.args...); err != nil {
+					return fmt.Errorf("%s: %w", s.doing, err)
+				}
+			}
+		}
+		for i, s := range chunk {
+			if s.one && counts[i] != 1 {
+				return fmt.Errorf("%s: %d rows were changed", s.doing, counts[i])
+			}
+			if s.rows != nil {
+				*s.rows = counts[i]
+			}
+		}
+	}
+	return nil
+}
+
+// merged runs statements as the parts of one, and counts the rows of each.
+func (t *tx) merged(ctx context.Context, statements []statement, counts []int64) error {
+	var with, sums []string
+	var args []any
+	for i, s := range statements {
+		with = append(with, fmt.Sprintf("s%d AS (%s RETURNING 1)", i, s.query))
+		sums = append(sums, fmt.Sprintf("(SELECT count(*) FROM s%d)", i))
+		args = append(args, s.args...)
+	}
+	text := t.pool.text("WITH " + strings.Join(with, ", ") + " SELECT " + strings.Join(sums, ", "))
+	dest := make([]any, len(counts))
+	for i := range counts {
+		dest[i] = &counts[i]
+	}
+	if stmt := t.stmt(ctx, text); stmt != nil {
+		return stmt.QueryRowContext(ctx, args...).Scan(dest...)
+	}
+	return t.ext().QueryRowxContext(ctx, text, args...).Scan(dest...)
+}
