@@ -97,8 +97,10 @@ func (w *streamWriter) Flush() {
 		w.write(w.buf.Bytes())
 		giveBack(w.buf)
 		w.buf = nil
+	} else {
+		w.arm()
 	}
-	if w.arm() {
+	if w.err == nil { // what the server holds back is small, and the deadline just set
 		w.err = w.rc.Flush()
 	}
 	switch {

@@ -153,8 +153,9 @@ func TestSubscribe(t *testing.T) {
 		inBubble(t, &source{}, live.Options{}, func(t *testing.T, h *live.Hub) {
 			r := h.Subscribe([]string{"a"}, true, "")
 			defer r.Close()
-			wantNames(t, r, "snapshot")
-			wantNames(t, r, "snapshot")
+			for n := 0; n < 2; {
+				n += len(next(t, r)) // snapshots, together or one by one
+			}
 			h.Publish(bg, renamed("a", 0))
 			quiet(t, r)
 		})
