@@ -45,12 +45,8 @@ func (s *Store) Stop(ctx context.Context, topicID string) (chat.Stopped, chat.Ch
 // while the owner of the fence ran it, and lets go of the turn.
 func (s *Store) KeepPartial(ctx context.Context, f chat.Fence, position int, partial chat.Parts) (chat.Change, error) {
 	return s.fencedChange(ctx, "keep the text of a stopped turn", f, func(ctx context.Context, t *topicTx) error {
-		turn, err := t.fenced(ctx, f, chat.TurnAborted)
-		if err != nil {
+		if _, err := t.fenced(ctx, f, chat.TurnAborted); err != nil {
 			return err
-		}
-		if turn.Owner == "" {
-			return chat.ErrLost
 		}
 		brokenAt, err := t.replaceFrom(ctx, f.MessageID, position, partial)
 		if err != nil {

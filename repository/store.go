@@ -12,6 +12,7 @@ package repository
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +22,7 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
-	_ "github.com/lib/pq"  // driver "postgres"
+	"github.com/lib/pq"
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -73,11 +74,12 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.New("open the database: its URL must begin with postgres://")
 	}
 	d := postgres()
-	db, err := sqlx.Open("postgres", o.URL)
+	connector, err := pq.NewConnector(o.URL)
 	if err != nil {
 		// The driver's error may hold the URL, and with it the password.
 		return nil, errors.New("open the database: its URL is not valid")
 	}
+	db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
 	conns := max(cmp.Or(o.MaxConns, 16), 2) // a migration needs one beside its lock
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)

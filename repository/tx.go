@@ -14,13 +14,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-const (
-	// tries bounds how often a transaction is run when it is refused for the
-	// sake of another, or its connection turns out to be dead.
-	tries = 6
-	// commitTimeout bounds a COMMIT, which the caller's context does not.
-	commitTimeout = 10 * time.Second
-)
+// commitTimeout bounds a COMMIT, which the caller's context does not.
+const commitTimeout = 10 * time.Second
 
 // pool is a set of connections with the statements that are prepared on them.
 type pool struct {
@@ -91,16 +86,12 @@ func (p *pool) close() error {
 // results. Its context ends with the caller's, until the commit, which once
 // begun is not interrupted.
 func (p *pool) run(ctx context.Context, opts *sql.TxOptions, doing string, fn func(context.Context, *tx) error) error {
-	var err error
-	for try := range tries {
-		if try > 0 && !pause(ctx, try) {
-			break
-		}
-		if err = p.once(ctx, opts, fn); err == nil || !p.dialect.retryable(err) {
-			break
+	for try := 1; ; try++ {
+		err := p.once(ctx, opts, fn)
+		if err == nil || !p.dialect.retryable(err) || try >= p.dialect.tries || !pause(ctx, try) {
+			return p.dialect.known(ctx, doing, err)
 		}
 	}
-	return p.dialect.known(ctx, doing, err)
 }
 
 // pause waits a few milliseconds, unevenly, so that two that collided do not
@@ -130,7 +121,11 @@ func (p *pool) once(ctx context.Context, opts *sql.TxOptions, fn func(context.Co
 	defer func() { p.learn(ctx, t.missing) }()
 	defer func() { _ = x.Rollback() }() // does nothing after a commit
 
-	if err := fn(inner, t); err != nil {
+	running := inner
+	if p.dialect.watches {
+		running = context.WithoutCancel(inner)
+	}
+	if err := fn(running, t); err != nil {
 		return err
 	}
 	if !detach() { // the caller left before the commit began
