@@ -216,13 +216,13 @@ type fakeReader struct {
 	read bool
 }
 
-func (f *fakeReader) Next(ctx context.Context) ([]chat.LiveEvent, error) {
-	if !f.read {
-		f.read = true
-		return []chat.LiveEvent{{ID: "1.1", Name: "snapshot", Data: []byte(f.data)}}, nil
+func (f *fakeReader) OnReady(func()) {}
+func (f *fakeReader) Take([]chat.LiveEvent) ([]chat.LiveEvent, error) {
+	if f.read {
+		return nil, nil
 	}
-	<-ctx.Done()
-	return nil, ctx.Err()
+	f.read = true
+	return []chat.LiveEvent{{ID: "1.1", Name: "snapshot", Data: []byte(f.data)}}, nil
 }
 func (f *fakeReader) Close() {}
 

@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -62,7 +61,7 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 	for _, d := range ds {
 		was, call, effect, err := t.apply(ctx, byID, d, by)
 		if err != nil {
-			if !decisionError(err) {
+			if !chat.Refused(err) {
 				return chat.Decided{}, err
 			}
 			failed = append(failed, chat.BatchItem{ApprovalID: d.ApprovalID, Err: err})
@@ -85,10 +84,7 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 		}
 		out.Results = append(out.Results, result)
 	}
-	switch {
-	case len(failed) > 0 && len(ds) == 1:
-		return chat.Decided{}, failed[0].Err
-	case len(failed) > 0:
+	if len(failed) > 0 {
 		return chat.Decided{}, &chat.BatchError{Items: failed}
 	}
 	for _, n := range pending {
@@ -117,17 +113,6 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 		out.Continuation = chat.ContinuationScheduled
 	}
 	return out, nil
-}
-
-// decisionError reports whether an error is about one decision of a batch,
-// not about the database.
-func decisionError(err error) bool {
-	for _, kind := range []error{chat.ErrNotFound, chat.ErrConflict, chat.ErrGone, chat.ErrInvalid, chat.ErrMalformed} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
 }
 
 // anchorsOf reads the calls of all messages that the decisions are about.

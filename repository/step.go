@@ -88,7 +88,7 @@ func (s *Store) CommitStep(ctx context.Context, f chat.Fence, step chat.Step) (c
 		if err := t.writeTurn(ctx, f, `steps = steps + 1, state = 'done', owner = '', lease_until = NULL`); err != nil {
 			return err
 		}
-		if err := t.setMessageStatus(ctx, f.MessageID, chat.MessageSuccess, nil); err != nil {
+		if err := t.setMessageStatus(ctx, f.MessageID, chat.MessageSuccess, step.Notice); err != nil {
 			return err
 		}
 		t.topic.LastCompletedAt = t.at

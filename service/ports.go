@@ -57,7 +57,8 @@ type Store interface {
 	// of any other branch, and settles their calls.
 	Stop(ctx context.Context, topicID string) (chat.Stopped, chat.Change, error)
 
-	// Decide applies all decisions or none: lock the topic, read the committed
+	// Decide applies all decisions or none (a *chat.BatchError names those that
+	// stand in the way): lock the topic, read the committed
 	// parts, apply chat.Decide, write with the audit, and if nothing is pending
 	// any more move the turn from awaiting-approval to queued.
 	Decide(ctx context.Context, topicID string, ds []chat.Decision, by chat.Decider) (chat.Decided, chat.Change, error)

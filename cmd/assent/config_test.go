@@ -80,6 +80,7 @@ func TestRunExitCodes(t *testing.T) {
 		{[]string{"serve", "more"}, 2, "no arguments"},
 		{[]string{"serve", "-nonsense"}, 2, "nonsense"},
 		{[]string{"demo", "more"}, 2, "no arguments"},
+		{[]string{"health", "more"}, 2, "no arguments"},
 		{[]string{"token", "-data-dir", dir}, 1, "start the server once"},
 		{[]string{"token", "new", "ada", "-data-dir", dir}, 1, "start the server once"},
 		{[]string{"token", "new", "owner", "-data-dir", dir}, 2, "cannot be a principal's name"},

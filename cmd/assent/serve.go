@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,7 +73,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	engine := turn.New(store, modelNames{models}, tools, hub, turn.Options{
 		Lease: c.Lease, MaxSteps: c.MaxSteps, ToolTimeout: c.ToolTimeout, ShutdownGrace: c.Shutdown, Logger: log,
 	})
-	svc := service.New(store, engine, hub, tools, service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, Logger: log})
+	svc := service.New(store, engine, hub, tools, service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, HasServer: catalogue.Has})
 	if err := ownToken(ctx, c, svc); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	}
 	handler := api.New(api.Options{
 		Service: svc, Models: models, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
-		Logger: log, Hosts: []string{ln.Addr().(*net.TCPAddr).IP.String()}, PublicURL: public, NoAuth: c.NoAuth,
+		Logger: log, Hosts: hosts(c, ln), PublicURL: public, NoAuth: c.NoAuth,
 	})
 
 	link := base + "/"
@@ -157,6 +158,18 @@ func (c config) where() string {
 	return filepath.Join(c.DataDir, "assent.db")
 }
 
+// hosts are the names by which the server may be called: the one it was told
+// to listen on, and the address that became of it.
+func hosts(c config, ln net.Listener) []string {
+	names := []string{}
+	for _, addr := range []string{c.Addr, ln.Addr().String()} {
+		if host, _, err := net.SplitHostPort(addr); err == nil && host != "" {
+			names = append(names, host)
+		}
+	}
+	return names
+}
+
 // publicURL is where browsers find the server: what is configured, or else
 // where it listens. The second value is nil where nothing is configured.
 func publicURL(c config, ln net.Listener) (string, *url.URL, error) {
@@ -167,7 +180,8 @@ func publicURL(c config, ln net.Listener) (string, *url.URL, error) {
 	return c.PublicURL, u, err
 }
 
-// topicTools offers the whole catalogue to every topic.
+// topicTools offers to a topic the tools of the servers that it names, or of
+// all of them.
 type topicTools struct {
 	*mcp.Catalogue
 	log *slog.Logger
@@ -175,10 +189,13 @@ type topicTools struct {
 
 // Tools lists what can be listed: a server that does not answer must not stop
 // a turn that needs none of its tools.
-func (t topicTools) Tools(ctx context.Context, _ chat.Topic) ([]chat.Tool, error) {
+func (t topicTools) Tools(ctx context.Context, topic chat.Topic) ([]chat.Tool, error) {
 	tools, err := t.Catalogue.Tools(ctx)
 	if err != nil {
 		t.log.WarnContext(ctx, "some tools cannot be listed", slog.Any("error", err))
+	}
+	if len(topic.MCPServerIDs) > 0 {
+		tools = slices.DeleteFunc(tools, func(tool chat.Tool) bool { return !slices.Contains(topic.MCPServerIDs, tool.ServerID) })
 	}
 	return tools, nil
 }

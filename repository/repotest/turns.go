@@ -202,7 +202,7 @@ var stepTests = map[string]func(*bench){
 		}
 		b.same("status", chat.Status{
 			TopicID: topic.ID, Revision: c.Revision, Status: chat.TopicAwaitingApproval, ActiveExecutions: []chat.Execution{},
-			AwaitingApprovalAnchor: []chat.Execution{{ExecutionID: f.TurnID, AnchorMessageID: f.MessageID, Pending: 1}}, PendingApprovals: 1,
+			AwaitingApprovalAnchors: []chat.Execution{{ExecutionID: f.TurnID, AnchorMessageID: f.MessageID, Pending: 1}}, PendingApprovals: 1,
 		}, b.status(topic.ID))
 		b.same("claimable", []string{}, b.claimable())
 		_, err = b.FirstOutput(b.ctx, f.Fence)

@@ -39,8 +39,8 @@ type Judgement struct {
 }
 
 // Judge gives the verdict on a call of a tool. The first that applies wins:
-// a disabled tool is denied, one that must be asked for is asked for, one
-// that is approved automatically is allowed; nothing known means ask.
+// a disabled tool is denied, one that is approved automatically is allowed;
+// nothing known means ask.
 func Judge(tool Tool) Judgement {
 	switch {
 	case tool.Policy.Disabled:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,9 @@ import (
 // stopGrace is how long a tool whose context has ended may take to say how far
 // it came, before its outcome is taken to be unknown.
 const stopGrace = 2 * time.Second
+
+// maxOutput is the largest answer of a tool that is kept, in bytes.
+const maxOutput = 8 << 20
 
 // Catalogue is the tools of several servers, and the way to run them. It is
 // safe for concurrent use.
@@ -66,11 +70,9 @@ func (c *Catalogue) Tools(ctx context.Context) ([]chat.Tool, error) {
 	return all, errors.Join(errs...)
 }
 
-// Lookup finds a tool by its server's id and its own name there. It reports
-// false also if the server does not answer.
-func (c *Catalogue) Lookup(ctx context.Context, serverID, tool string) (chat.Tool, bool) {
-	_, t, err := c.find(ctx, serverID, tool)
-	return t, err == nil
+// Has reports whether there is a server with the id.
+func (c *Catalogue) Has(serverID string) bool {
+	return slices.ContainsFunc(c.servers, func(s Server) bool { return s.ID() == serverID })
 }
 
 // Validate holds an input against the tool's schema. A violation is a
@@ -90,7 +92,7 @@ func (c *Catalogue) Validate(tool chat.Tool, input json.RawMessage) error {
 func (c *Catalogue) Call(ctx context.Context, tool chat.Tool, input json.RawMessage, progress func(string)) chat.Result {
 	server, now, err := c.find(ctx, tool.ServerID, tool.Tool)
 	if ctx.Err() != nil {
-		return chat.Result{Outcome: chat.OutcomeStopped, ErrorText: "Stopped before it ran. It was not run."}
+		return chat.Result{Outcome: chat.OutcomeStopped, ErrorText: chat.StoppedText}
 	}
 	if err != nil {
 		return unavailable(err)
@@ -126,7 +128,7 @@ func (c *Catalogue) find(ctx context.Context, serverID, tool string) (Server, ch
 func serverTools(ctx context.Context, s Server) (tools []chat.Tool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			tools, err = nil, fmt.Errorf("list the tools of server %s: panic: %v", s.Name(), p)
+			tools, err = nil, fmt.Errorf("list the tools of server %s: panic: %s", s.Name(), chat.PanicText(p))
 		}
 	}()
 	tools, err = s.Tools(ctx)
@@ -191,8 +193,11 @@ func settle(ctx context.Context, tool chat.Tool, r chat.Result, err error) chat.
 // output makes a tool's answer fit to be stored: JSON in UTF-8. What is not
 // JSON is kept as a JSON string.
 func output(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
+	switch {
+	case len(raw) == 0:
 		return json.RawMessage("null")
+	case len(raw) > maxOutput:
+		return json.RawMessage(fmt.Sprintf(`"The tool ran and answered %d bytes, which is more than is kept (%d)."`, len(raw), maxOutput))
 	}
 	if json.Valid(raw) {
 		return bytes.ToValidUTF8(raw, []byte("\uFFFD"))

@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -19,7 +17,7 @@ import (
 type Options struct {
 	Owner       string        // names this process among the owners of turns; made at random
 	Lease       time.Duration // how long a turn stays ours without a heartbeat; 10 s
-	Heartbeat   time.Duration // between two heartbeats; 3 s
+	Heartbeat   time.Duration // between two heartbeats; three tenths of Lease
 	Poll        time.Duration // between two looks for turns that nobody told of; 1 s
 	MaxTurns    int           // turns that run here at once; 64
 	MaxSteps    int           // model steps of a turn; 50
@@ -208,22 +206,13 @@ func (e *Engine) start(ctx context.Context, work chat.Work, change chat.Change) 
 		}()
 		defer func() {
 			if p := recover(); p != nil {
-				e.log.ErrorContext(r.ctx, "turn panicked", slog.String("panic", panicText(p)), slog.String("stack", string(debug.Stack())))
+				e.log.ErrorContext(r.ctx, "turn panicked", slog.String("panic", chat.PanicText(p)), slog.String("stack", string(debug.Stack())))
 				_ = r.fail(chat.TurnError{Kind: "internal", Message: "The server ran into a fault of its own. Retry goes on from the last complete step."}) // logged there
 			}
 		}()
 		e.live.Publish(r.ctx, change)
 		r.work()
 	})
-}
-
-// panicText tells what a panic was without what it may quote: the runtime's
-// own errors hold no input of a tool or a person, others may.
-func panicText(p any) string {
-	if err, ok := p.(runtime.Error); ok {
-		return err.Error()
-	}
-	return fmt.Sprintf("%T", p)
 }
 
 // beat renews the leases of what runs here and ends what is ours no longer.

@@ -26,10 +26,10 @@ type run struct {
 	log     *slog.Logger
 	rev     atomic.Int64 // the newest revision that this owner wrote
 
-	ctx      context.Context // ends when the turn is stopped, taken over or cut off
-	cancel   context.CancelCauseFunc
-	asking   context.Context // ends with ctx, and earlier when the server leaves
-	leaveErr context.CancelCauseFunc
+	ctx       context.Context // ends when the turn is stopped, taken over or cut off
+	cancel    context.CancelCauseFunc
+	asking    context.Context // ends with ctx, and earlier when the server leaves
+	cutAsking context.CancelCauseFunc
 }
 
 func newRun(ctx context.Context, e *Engine, w chat.Work, revision int64) *run {
@@ -40,12 +40,12 @@ func newRun(ctx context.Context, e *Engine, w chat.Work, revision int64) *run {
 	}
 	r.rev.Store(revision)
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.asking, r.leaveErr = context.WithCancelCause(r.ctx)
+	r.asking, r.cutAsking = context.WithCancelCause(r.ctx)
 	return r
 }
 
 // leave cuts what can be done again: the model's stream. Calls that run go on.
-func (r *run) leave() { r.leaveErr(errShutdown) }
+func (r *run) leave() { r.cutAsking(errShutdown) }
 
 // work goes on with the turn until it parks, ends, or is ours no longer.
 func (r *run) work() {
@@ -228,10 +228,7 @@ func (r *run) refusal(call chat.ToolCall, tool chat.Tool, known bool) string {
 	if !chat.SameTool(call, tool) {
 		return "The tool " + call.ToolName + " has changed since the call was allowed. The call was not run."
 	}
-	if err := r.e.tools.Validate(tool, call.Input); err != nil {
-		return "The call was not run: " + sentence(err)
-	}
-	return ""
+	return "" // the schema is the one that the input was held against
 }
 
 // sentence ends an error's text as a sentence ends.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -29,11 +30,11 @@ func (r *run) step() (bool, error) {
 
 	position := len(r.anchor.Parts)
 	r.e.live.Begin(r.fence, r.rev.Load(), position)
-	draft, err := r.ask(model, r.prompt(bare, tools), position)
+	draft, reply, err := r.ask(model, r.prompt(bare, tools), position)
 	if err != nil {
 		return false, r.broken(err, draft)
 	}
-	return r.commit(position, draft, tools)
+	return r.commit(position, draft, reply, tools)
 }
 
 func (r *run) prompt(bare string, tools []chat.Tool) chat.Prompt {
@@ -48,11 +49,11 @@ func (r *run) prompt(bare string, tools []chat.Tool) chat.Prompt {
 }
 
 // ask streams one reply into a draft and the live log.
-func (r *run) ask(model Model, p chat.Prompt, position int) (*chat.Draft, error) {
+func (r *run) ask(model Model, p chat.Prompt, position int) (*chat.Draft, chat.Reply, error) {
 	var draft chat.Draft
 	var shown sync.WaitGroup
 	first := true
-	_, err := model.Stream(r.asking, p, func(ev chat.StreamEvent) {
+	reply, err := model.Stream(r.asking, p, func(ev chat.StreamEvent) {
 		d, ok := draft.Apply(ev)
 		if !ok {
 			return
@@ -63,16 +64,18 @@ func (r *run) ask(model Model, p chat.Prompt, position int) (*chat.Draft, error)
 			shown.Go(func() {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), writeTimeout)
 				defer cancel()
-				if c, err := r.e.store.FirstOutput(ctx, r.fence); err == nil {
-					r.e.live.Publish(ctx, c)
+				c, err := r.e.store.FirstOutput(ctx, r.fence)
+				if err != nil && !errors.Is(err, chat.ErrLost) { // the status says "pending" a little longer
+					r.log.WarnContext(ctx, "the first output was not recorded", slog.Any("error", err))
 				}
+				r.e.live.Publish(ctx, c)
 			})
 		}
 		d.Part += position + 1 // after the step-start
 		r.e.live.Delta(r.fence, d)
 	})
 	shown.Wait() // so that it cannot mark the step after this one
-	return &draft, err
+	return &draft, reply, err
 }
 
 // broken ends a step whose reply did not complete. Its words are kept, none of
@@ -97,7 +100,7 @@ func (r *run) keep(draft *chat.Draft) {
 }
 
 // commit writes a complete reply, each call with its verdict.
-func (r *run) commit(position int, draft *chat.Draft, tools []chat.Tool) (bool, error) {
+func (r *run) commit(position int, draft *chat.Draft, reply chat.Reply, tools []chat.Tool) (bool, error) {
 	taken := map[string]bool{}
 	for _, c := range r.anchor.Parts.Calls() {
 		taken[c.Call.ToolCallID] = true
@@ -112,7 +115,7 @@ func (r *run) commit(position int, draft *chat.Draft, tools []chat.Tool) (bool, 
 		}
 	}
 	var built chat.Parts
-	step := chat.Step{Position: position, Done: calls == 0, Build: func(at time.Time) chat.Parts {
+	step := chat.Step{Position: position, Done: calls == 0, Notice: notice(reply), Build: func(at time.Time) chat.Parts {
 		built = make(chat.Parts, len(parts))
 		for i, p := range parts {
 			built[i] = verdicts[i].apply(p, at)
@@ -134,8 +137,23 @@ func (r *run) commit(position int, draft *chat.Draft, tools []chat.Tool) (bool, 
 		return false, err
 	}
 	r.turn.Steps++
+	r.log.DebugContext(r.ctx, "step committed", slog.String("finish", string(reply.Finish)), slog.Int("calls", calls),
+		slog.Int("input_tokens", reply.Usage.InputTokens), slog.Int("output_tokens", reply.Usage.OutputTokens))
 	r.anchor.Parts = append(r.anchor.Parts, built...)
 	return calls > 0, nil
+}
+
+// notice says what is to be known of a reply that is complete by its protocol
+// and was ended early.
+func notice(reply chat.Reply) *chat.TurnError {
+	switch reply.Finish {
+	case chat.FinishLength:
+		return &chat.TurnError{Kind: "length", Message: "The model stopped at its length limit; the answer may not be whole."}
+	case chat.FinishContentFilter:
+		return &chat.TurnError{Kind: "content-filter", Message: "The provider's content filter ended the answer; it may not be whole."}
+	case chat.FinishStop, chat.FinishToolCalls, chat.FinishOther, "":
+	}
+	return nil
 }
 
 // verdict is what is to be done with a call, but for the time at which.
@@ -163,7 +181,7 @@ func (v verdict) apply(p chat.Part, at time.Time) chat.Part {
 // the verdict. A call that cannot be run whatever anybody says (no such tool,
 // input that breaks the schema) comes back settled, without a verdict.
 func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdict) {
-	meta := chat.ToolMetadata{Model: r.turn.Model, Step: r.turn.Steps + 1}
+	meta := chat.ToolMetadata{Model: r.turn.Model, Step: r.anchor.Parts.Steps() + 1}
 	if call.ToolMetadata != nil {
 		meta.Outcome = call.ToolMetadata.Outcome
 	}
