@@ -74,7 +74,7 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.New("open the database: its URL must begin with postgres://")
 	}
 	d := postgres()
-	connector, err := pq.NewConnector(o.URL)
+	connector, err := pq.NewConnector(planOnce(o))
 	if err != nil {
 		// The driver's error may hold the URL, and with it the password.
 		return nil, errors.New("open the database: its URL is not valid")
@@ -89,6 +89,20 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	}
 	p := newPool(db, d, !o.NoPrepare)
 	return &Store{write: p, read: p}, nil
+}
+
+// planOnce has PostgreSQL plan a prepared statement once for a connection, and
+// not five times before it decides that once is enough: all of ours find their
+// rows by key. A URL that says otherwise is left as it is.
+func planOnce(o Options) string {
+	u, err := url.Parse(o.URL)
+	if err != nil || o.NoPrepare || u.Query().Has("plan_cache_mode") {
+		return o.URL
+	}
+	q := u.Query()
+	q.Set("plan_cache_mode", "force_generic_plan")
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 func openSQLite(ctx context.Context, o Options) (_ *Store, err error) {

@@ -262,47 +262,38 @@ const most = 8
 // each other, in as few round trips as the database can do.
 func (t *tx) together(ctx context.Context, statements []statement) error {
 	for chunk := range slices.Chunk(statements, most) {
-		counts := make([]int64, len(chunk))
-		if t.pool.dialect.merges && len(chunk) > 1 {
-			if err := t.merged(ctx, chunk, counts); err != nil {
-				return fmt.Errorf("%s: %w", chunk[0].doing, err)
-			}
-		} else {
-			for i, s := range chunk {
-				var err error
-				if counts[i], err = t.exec(ctx, s.query, s.args...); err != nil {
-					return fmt.Errorf("%s: %w", s.doing, err)
-				}
-			}
+		if t.pool.dialect.merges && len(chunk) > 1 && !slices.ContainsFunc(chunk[:len(chunk)-1], func(s statement) bool { return s.rows != nil }) {
+			chunk = []statement{merged(chunk)}
 		}
-		for i, s := range chunk {
-			if s.one && counts[i] != 1 {
-				return fmt.Errorf("%s: %d rows were changed", s.doing, counts[i])
+		for _, s := range chunk {
+			n, err := t.exec(ctx, s.query, s.args...)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.doing, err)
+			}
+			if s.one && n != 1 {
+				return fmt.Errorf("%s: %d rows were changed", s.doing, n)
 			}
 			if s.rows != nil {
-				*s.rows = counts[i]
+				*s.rows = n
 			}
 		}
 	}
 	return nil
 }
 
-// merged runs statements as the parts of one, and counts the rows of each.
-func (t *tx) merged(ctx context.Context, statements []statement, counts []int64) error {
-	var with, sums []string
+// merged makes one statement of several. The rows that it changes are those of
+// the last; to count those of the others too would cost more than the writes.
+// They name rows that were read under the topic's lock, so they are there.
+func merged(statements []statement) statement {
+	last := statements[len(statements)-1]
+	var with []string
 	var args []any
-	for i, s := range statements {
-		with = append(with, fmt.Sprintf("s%d AS (%s RETURNING 1)", i, s.query))
-		sums = append(sums, fmt.Sprintf("(SELECT count(*) FROM s%d)", i))
+	for i, s := range statements[:len(statements)-1] {
+		with = append(with, fmt.Sprintf("s%d AS (%s)", i, s.query))
 		args = append(args, s.args...)
 	}
-	text := t.pool.text("WITH " + strings.Join(with, ", ") + " SELECT " + strings.Join(sums, ", "))
-	dest := make([]any, len(counts))
-	for i := range counts {
-		dest[i] = &counts[i]
-	}
-	if stmt := t.stmt(ctx, text); stmt != nil {
-		return stmt.QueryRowContext(ctx, args...).Scan(dest...)
-	}
-	return t.ext().QueryRowxContext(ctx, text, args...).Scan(dest...)
+	last.query = "WITH " + strings.Join(with, ", ") + " " + last.query
+	last.args = append(args, last.args...)
+	last.doing = statements[0].doing
+	return last
 }

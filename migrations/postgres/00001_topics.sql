@@ -55,7 +55,6 @@ CREATE TABLE parts (
     PRIMARY KEY (topic_id, message_id, position),
     FOREIGN KEY (topic_id, message_id) REFERENCES messages (topic_id, id)
 );
-CREATE INDEX parts_calls ON parts (topic_id, message_id, position) WHERE tool_call_id IS NOT NULL;
 CREATE INDEX parts_pending ON parts (requested_at, approval_id) WHERE state = 'approval-requested';
 
 -- lz4 costs a third of the time that the default takes; not every build has it.
@@ -87,7 +86,6 @@ CREATE TABLE turns (
     updated_at      TIMESTAMPTZ NOT NULL
 );
 CREATE UNIQUE INDEX turns_message ON turns (topic_id, message_id);
-CREATE INDEX turns_group ON turns (topic_id, group_id);
 CREATE INDEX turns_claimable ON turns (updated_at) WHERE state IN ('queued', 'running');
 CREATE INDEX turns_owner ON turns (owner) WHERE owner <> '';
 

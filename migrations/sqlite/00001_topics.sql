@@ -56,7 +56,6 @@ CREATE TABLE parts (
     PRIMARY KEY (topic_id, message_id, position),
     FOREIGN KEY (topic_id, message_id) REFERENCES messages (topic_id, id)
 ) STRICT;
-CREATE INDEX parts_calls ON parts (topic_id, message_id, position) WHERE tool_call_id IS NOT NULL;
 CREATE INDEX parts_pending ON parts (requested_at, approval_id) WHERE state = 'approval-requested';
 
 CREATE TABLE turns (
@@ -77,7 +76,6 @@ CREATE TABLE turns (
     updated_at      TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX turns_message ON turns (topic_id, message_id);
-CREATE INDEX turns_group ON turns (topic_id, group_id);
 CREATE INDEX turns_claimable ON turns (updated_at) WHERE state IN ('queued', 'running');
 CREATE INDEX turns_owner ON turns (owner) WHERE owner <> '';
 
