@@ -48,7 +48,7 @@ var operations = []struct {
 	{"GET", "/approvals?state=settled&topicId=t1&limit=200&cursor=x", "", 200, "Approvals topic=t1 pending=false settled=true 200 x"},
 	{"GET", "/audit?topicId=t1", "", 200, "Audit topic=t1 50 "},
 	{"GET", "/readyz", "", 200, "Ping"},
-	{"POST", "/session", `{"token":"a-bearer-token"}`, 200, "Login a-bearer-token"},
+	{"POST", "/session", `{"token":"a-bearer-token"}`, 200, "SignIn a-bearer-token"},
 	{"GET", "/login?token=a-login-token", "", 303, "Login a-login-token"},
 	{"POST", "/logout", "", 204, ""},
 	{"GET", "/session", "", 200, ""},

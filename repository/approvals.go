@@ -52,7 +52,7 @@ func (s *Store) Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Pag
 			return nil, "", err
 		}
 		message, position, ok := strings.Cut(place, "/")
-		n, err := strconv.Atoi(position)
+		n, err := strconv.ParseInt(position, 10, 32)
 		if !ok || err != nil {
 			return nil, "", errCursor
 		}
@@ -205,7 +205,7 @@ func readCursor(text string) (instant, string, error) {
 		return instant{}, "", errCursor
 	}
 	t, err := time.Parse(instantText, at)
-	if err != nil {
+	if err != nil || t.Year() < 2000 { // ours are not that old, and PostgreSQL knows no year 0
 		return instant{}, "", errCursor
 	}
 	return instant{t}, id, nil

@@ -51,8 +51,7 @@ func (s *Store) FirstOutput(ctx context.Context, f chat.Fence) (chat.Change, err
 // is taken, or leaves a gap, is chat.ErrConflict: it was committed before.
 func (s *Store) CommitStep(ctx context.Context, f chat.Fence, step chat.Step) (chat.Change, error) {
 	return s.fencedChange(ctx, "commit a step", f, func(ctx context.Context, t *topicTx) error {
-		turn, err := t.fenced(ctx, f, chat.TurnRunning)
-		if err != nil {
+		if _, err := t.fenced(ctx, f, chat.TurnRunning); err != nil {
 			return err
 		}
 		count, err := t.countParts(ctx, f.MessageID)
@@ -95,7 +94,7 @@ func (s *Store) CommitStep(ctx context.Context, f chat.Fence, step chat.Step) (c
 		if _, err := t.exec(ctx, `UPDATE topics SET last_completed_at = ? WHERE id = ?`, t.at, t.topic.ID); err != nil {
 			return fmt.Errorf("record when the topic was done: %w", err)
 		}
-		return t.sendNext(ctx, turn)
+		return t.sendNext(ctx)
 	})
 }
 

@@ -10,10 +10,10 @@ import (
 
 // Stop ends the open turns at the end of the active branch, and those of
 // other branches that run. What waits in another branch stays as it is.
-func (s *Store) Stop(ctx context.Context, topicID string) (chat.Stopped, chat.Change, error) {
-	var stopped chat.Stopped
+func (s *Store) Stop(ctx context.Context, topicID string) (chat.Epochs, chat.Change, error) {
+	var stopped chat.Epochs
 	c, err := s.change(ctx, "stop", topicID, func(ctx context.Context, t *topicTx) error {
-		stopped = chat.Stopped{Revision: t.before()}
+		stopped = chat.Epochs{}
 		turns, others, err := t.activeTurns(ctx)
 		if err != nil {
 			return err
@@ -30,13 +30,12 @@ func (s *Store) Stop(ctx context.Context, topicID string) (chat.Stopped, chat.Ch
 			if err := t.abort(ctx, turn, chat.ResolutionCancelled); err != nil {
 				return err
 			}
-			stopped.TurnIDs = append(stopped.TurnIDs, turn.ID)
+			stopped[turn.ID] = turn.Epoch
 		}
-		stopped.Revision = t.revision()
 		return nil
 	})
 	if err != nil {
-		return chat.Stopped{}, chat.Change{}, err
+		return nil, chat.Change{}, err
 	}
 	return stopped, c, nil
 }

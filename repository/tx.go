@@ -86,13 +86,21 @@ func (p *pool) close() error {
 // results. Its context ends with the caller's, until the commit, which once
 // begun is not interrupted.
 func (p *pool) run(ctx context.Context, opts *sql.TxOptions, doing string, fn func(context.Context, *tx) error) error {
+	began := time.Now()
 	for try := 1; ; try++ {
 		err := p.once(ctx, opts, fn)
-		if err == nil || !p.dialect.retryable(err) || try >= p.dialect.tries || !pause(ctx, try) {
+		if err == nil || !p.dialect.retryable(err) || try >= p.dialect.tries || time.Since(began) > triesTime || !pause(ctx, try) {
 			return p.dialect.known(ctx, doing, err)
 		}
 	}
 }
+
+// triesTime is how long a transaction may have taken and yet be run again: a
+// database that hangs is not asked twice by one caller.
+const triesTime = 2 * time.Second
+
+// ping reports whether the database answers.
+func (p *pool) ping(ctx context.Context) error { return p.db.PingContext(ctx) }
 
 // pause waits a few milliseconds, unevenly, so that two that collided do not
 // collide again. It reports false if ctx ended.

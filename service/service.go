@@ -12,8 +12,8 @@ import (
 type Engine interface {
 	// Wake says that there may be a queued turn.
 	Wake()
-	// Cancel says that turns were stopped.
-	Cancel(turnIDs ...string)
+	// Cancel says that turns were stopped, as they were at these epochs.
+	Cancel(stopped chat.Epochs)
 }
 
 // Live announces committed changes to whoever watches.

@@ -19,12 +19,12 @@ import (
 type told struct {
 	changes  []chat.Change
 	wakes    int
-	canceled []string
+	canceled []chat.Epochs
 }
 
 func (t *told) Publish(_ context.Context, c chat.Change) { t.changes = append(t.changes, c) }
 func (t *told) Wake()                                    { t.wakes++ }
-func (t *told) Cancel(ids ...string)                     { t.canceled = append(t.canceled, ids...) }
+func (t *told) Cancel(stopped chat.Epochs)               { t.canceled = append(t.canceled, stopped) }
 
 // Validate takes any input but {"bad":…}.
 func (t *told) Validate(_ chat.Tool, input json.RawMessage) error {
@@ -197,8 +197,11 @@ func TestSecrets(t *testing.T) {
 	if _, _, err := svc.Login(ctx, link); !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("a login link worked twice: %v", err)
 	}
-	if _, who, err := svc.Login(ctx, "a bearer's secret"); err != nil || who != "ada" {
+	if _, who, err := svc.SignIn(ctx, "a bearer's secret"); err != nil || who != "ada" {
 		t.Errorf("got %s, %v", who, err)
+	}
+	if _, _, err := svc.Login(ctx, "a bearer's secret"); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("a token that lasts works as a link: %v", err)
 	}
 	for _, tt := range []struct {
 		secret string

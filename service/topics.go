@@ -58,7 +58,7 @@ func (s *Service) DeleteTopic(ctx context.Context, topicID string) error {
 	if err != nil {
 		return err
 	}
-	s.engine.Cancel(stopped.TurnIDs...)
+	s.engine.Cancel(stopped)
 	s.announce(ctx, change)
 	return nil
 }

@@ -6,7 +6,10 @@ import { defineConfig } from 'vitest/config'
 import { fingerprint } from './scripts/sources.mjs'
 
 // Every path that is the server's own; the development server passes them on.
-const api = ['/topics', '/approvals', '/models', '/session', '/events', '/login', '/logout', '/mcp-servers', '/healthz', '/readyz']
+const api = [
+  '/topics', '/approvals', '/audit', '/models', '/providers', '/events', '/login', '/session', '/logout',
+  '/healthz', '/readyz', '/metrics', '/openapi.yaml', '/docs', '/licenses.txt',
+]
 const target = process.env.ASSENT_URL ?? 'http://127.0.0.1:8420'
 
 function writeFingerprint(): Plugin {

@@ -46,6 +46,9 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
+	if err := apart(c); err != nil {
+		return err
+	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Addr)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -135,6 +138,26 @@ func listen(ctx context.Context, ln net.Listener, handler *api.API, log *slog.Lo
 	}
 	if err := srv.Shutdown(grace); err != nil {
 		return errors.Join(fmt.Errorf("shut down: %w", err), srv.Close())
+	}
+	return nil
+}
+
+// apart sees to it that the tools cannot reach the server's own data: the
+// workspace may lie in the data folder, but never around it.
+func apart(c config) error {
+	if err := os.MkdirAll(c.Workspace, 0o700); err != nil {
+		return fmt.Errorf("make the workspace: %w", err)
+	}
+	data, err := filepath.EvalSymlinks(c.DataDir)
+	if err != nil {
+		return fmt.Errorf("find the data folder: %w", err)
+	}
+	workspace, err := filepath.EvalSymlinks(c.Workspace)
+	if err != nil {
+		return fmt.Errorf("find the workspace: %w", err)
+	}
+	if inner, err := filepath.Rel(workspace, data); err == nil && filepath.IsLocal(inner) {
+		return usageError{fmt.Errorf("-workspace: the data folder %s is inside the workspace %s, so that a model could read the owner's token; choose another folder", data, workspace)}
 	}
 	return nil
 }

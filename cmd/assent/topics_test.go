@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -136,7 +137,14 @@ func TestModelsAndTopicsThatCannotBeAreRefused(t *testing.T) {
 		topic := w.topic()
 		w.want(422, "PATCH", "/topics/"+topic, map[string]any{"model": "nowhere/m"})
 		w.want(200, "PATCH", "/topics/"+topic, map[string]any{"title": "Renamed"})
+		for _, cursor := range []string{
+			"rubbish", base64.RawURLEncoding.EncodeToString([]byte("0000-01-01T00:00:00.000Z x")),
+			base64.RawURLEncoding.EncodeToString([]byte("2026-01-01T00:00:00.000Z m/99999999999")),
+		} {
+			w.want(400, "GET", "/approvals?cursor="+cursor, nil)
+		}
 		w.want(400, "GET", "/topics?cursor=rubbish", nil)
+		w.want(400, "GET", "/topics?cursor="+base64.RawURLEncoding.EncodeToString([]byte("0000-01-01T00:00:00.000Z x")), nil)
 		var list struct {
 			Topics []json.RawMessage `json:"topics"`
 			Next   string            `json:"nextCursor"`

@@ -21,6 +21,10 @@ const stopGrace = 2 * time.Second
 // maxOutput is the largest answer of a tool that is kept, in bytes.
 const maxOutput = 8 << 20
 
+// maxDepth is how deep a tool's answer may nest. Go's own decoder gives up at
+// 10,000, and a message wraps the answer in some levels of its own.
+const maxDepth = 1000
+
 // Catalogue is the tools of several servers, and the way to run them. It is
 // safe for concurrent use.
 type Catalogue struct {
@@ -190,8 +194,29 @@ func settle(ctx context.Context, tool chat.Tool, r chat.Result, err error) chat.
 	}
 }
 
-// output makes a tool's answer fit to be stored: JSON in UTF-8. What is not
-// JSON is kept as a JSON string.
+// depth is how deep the brackets of valid JSON nest.
+func depth(raw json.RawMessage) int {
+	now, most, quoted := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			now++
+			most = max(most, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return most
+}
+
+// output makes a tool's answer fit to be stored and shown: JSON in UTF-8. What
+// is not JSON, or nests deeper than readers of JSON go, is kept as a JSON
+// string.
 func output(raw json.RawMessage) json.RawMessage {
 	switch {
 	case len(raw) == 0:
@@ -199,7 +224,7 @@ func output(raw json.RawMessage) json.RawMessage {
 	case len(raw) > maxOutput:
 		return json.RawMessage(fmt.Sprintf(`"The tool ran and answered %d bytes, which is more than is kept (%d)."`, len(raw), maxOutput))
 	}
-	if json.Valid(raw) {
+	if json.Valid(raw) && depth(raw) <= maxDepth {
 		return bytes.ToValidUTF8(raw, []byte("\uFFFD"))
 	}
 	text, err := chat.Marshal(strings.ToValidUTF8(string(raw), "\uFFFD"))

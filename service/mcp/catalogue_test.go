@@ -135,6 +135,19 @@ func TestAnAnswerThatIsTooLargeIsSaidNotKept(t *testing.T) {
 	}
 }
 
+func TestAnAnswerThatNestsTooDeepIsKeptAsText(t *testing.T) {
+	deep := strings.Repeat(`[`, maxDepth+1) + strings.Repeat(`]`, maxDepth+1)
+	for raw, kept := range map[string]bool{
+		deep: false, strings.Repeat(`{"a":`, maxDepth) + "1" + strings.Repeat("}", maxDepth): true,
+		`["` + strings.Repeat(`[\"`, maxDepth) + `"]`: true,
+	} {
+		got := output(json.RawMessage(raw))
+		if !json.Valid(got) || (string(got) == raw) != kept {
+			t.Errorf("%.20s…: kept %v", raw, string(got) == raw)
+		}
+	}
+}
+
 func TestCallOutcomes(t *testing.T) {
 	type result = chat.Result
 	answer := func(r result, err error) func(context.Context, string, json.RawMessage, func(string)) (result, error) {

@@ -45,6 +45,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// storeTimeout bounds each of the engine's own transactions: a database that
+// has gone silent must not hold up what another connection would answer.
+const storeTimeout = 15 * time.Second
+
 // Causes for which a run's context ends.
 var (
 	errStopped  = errors.New("turn was stopped or taken over")
@@ -84,13 +88,15 @@ func (e *Engine) Wake() {
 	}
 }
 
-// Cancel tells the engine that turns were stopped. Those that run here end
-// their model stream and their calls; others are no business of this engine.
-func (e *Engine) Cancel(turnIDs ...string) {
+// Cancel tells the engine that turns were stopped, as they were at the given
+// epochs. Those that run here end their model stream and their calls; others
+// are no business of this engine. A turn that was claimed again since, after a
+// retry, is another run and goes on.
+func (e *Engine) Cancel(stopped chat.Epochs) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, id := range turnIDs {
-		if r := e.runs[id]; r != nil {
+	for id, epoch := range stopped {
+		if r := e.runs[id]; r != nil && r.fence.Epoch <= epoch {
 			r.cancel(errStopped)
 		}
 	}
@@ -161,7 +167,7 @@ func (e *Engine) claim(ctx context.Context) {
 		if room <= 0 {
 			return
 		}
-		found, err := e.store.Claimable(ctx, room)
+		found, err := e.claimable(ctx, room)
 		if err != nil {
 			e.log.WarnContext(ctx, "cannot look for turns", slog.Any("error", err))
 			return
@@ -174,7 +180,7 @@ func (e *Engine) claim(ctx context.Context) {
 			if ours { // its lease is over, but it is still running here: let it end first
 				continue
 			}
-			work, change, ok, err := e.store.Claim(ctx, c, e.opt.Owner, e.opt.Lease)
+			work, change, ok, err := e.claimOne(ctx, c)
 			if err != nil {
 				e.log.WarnContext(ctx, "cannot claim turn", slog.String("turn_id", c.TurnID), slog.Any("error", err))
 				continue
@@ -189,6 +195,18 @@ func (e *Engine) claim(ctx context.Context) {
 			return
 		}
 	}
+}
+
+func (e *Engine) claimable(ctx context.Context, n int) ([]chat.Candidate, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return e.store.Claimable(ctx, n)
+}
+
+func (e *Engine) claimOne(ctx context.Context, c chat.Candidate) (chat.Work, chat.Change, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return e.store.Claim(ctx, c, e.opt.Owner, e.opt.Lease)
 }
 
 func (e *Engine) start(ctx context.Context, work chat.Work, change chat.Change) {
@@ -226,25 +244,44 @@ func (e *Engine) beat(ctx context.Context) {
 		case <-tick.C:
 		}
 		e.mu.Lock()
-		before := make([]*run, 0, len(e.runs)) // a turn claimed after this need not be in the answer
-		for _, r := range e.runs {
-			before = append(before, r)
+		runs := make([]*run, 0, len(e.runs))
+		epochs := make(chat.Epochs, len(e.runs))
+		for id, r := range e.runs {
+			runs = append(runs, r)
+			epochs[id] = r.fence.Epoch
 		}
 		e.mu.Unlock()
-		owned, err := e.store.Heartbeat(ctx, e.opt.Owner, e.opt.Lease)
+		// Only what runs here is renewed: a turn that is ours by name but whose
+		// claim was never heard of here must become claimable again.
+		owned, err := e.heartbeat(ctx, epochs)
 		if err != nil {
 			if ctx.Err() == nil {
 				e.log.WarnContext(ctx, "heartbeat was not written", slog.Any("error", err))
 			}
 			continue
 		}
-		for _, r := range before {
+		for _, r := range runs {
 			if owned[r.fence.TurnID] != r.fence.Epoch {
 				r.cancel(errStopped)
 			}
 		}
-		if err := e.store.CloseStopped(ctx, e.opt.StopGrace); err != nil && ctx.Err() == nil {
+		if err := e.closeStopped(ctx); err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "stopped turns were not closed", slog.Any("error", err))
 		}
 	}
+}
+
+func (e *Engine) heartbeat(ctx context.Context, epochs chat.Epochs) (chat.Epochs, error) {
+	if len(epochs) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return e.store.Heartbeat(ctx, e.opt.Owner, epochs, e.opt.Lease)
+}
+
+func (e *Engine) closeStopped(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return e.store.CloseStopped(ctx, e.opt.StopGrace)
 }

@@ -176,6 +176,11 @@ func (r *run) runAll(ready []chat.PlacedCall) error {
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
+			defer func() {
+				if p := recover(); p != nil {
+					errs[i] = fmt.Errorf("call %s panicked: %s", c.Call.ToolCallID, chat.PanicText(p))
+				}
+			}()
 			errs[i] = r.runOne(c, byName)
 		})
 	}
@@ -283,9 +288,8 @@ func (r *run) fail(why chat.TurnError) error {
 }
 
 const (
-	retryFirst   = 100 * time.Millisecond
-	retryMost    = 5 * time.Second
-	writeTimeout = 15 * time.Second
+	retryFirst = 100 * time.Millisecond
+	retryMost  = 5 * time.Second
 )
 
 // write runs one fenced transaction and announces what it changed. What a
@@ -296,19 +300,21 @@ func (r *run) write(op func(context.Context) (chat.Change, error)) error {
 	lost := false
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
 		// A stop must not tear a result from its write: the fence decides.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), writeTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), storeTimeout)
 		change, err := op(ctx)
 		cancel()
 		if lost && (err == nil || errors.Is(err, chat.ErrLost)) {
 			// An earlier try may have been committed unheard, and so unannounced.
-			change.TopicID, change.Revision, change.Reset = r.fence.TopicID, max(change.Revision, r.rev.Load()+1), true
+			// Its revision is not known, and none is made up: a snapshot that is
+			// read from now on holds it.
+			change.TopicID, change.Revision, change.Reset = r.fence.TopicID, max(change.Revision, r.rev.Load()), true
 		}
 		r.saw(change.Revision)
 		r.e.live.Publish(context.WithoutCancel(r.ctx), change)
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, chat.ErrUnavailable):
+		case errors.Is(err, chat.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 			lost = true
 			r.log.WarnContext(r.ctx, "database does not answer; trying again", slog.Any("error", err))
 			if !r.pause(wait) {

@@ -62,7 +62,7 @@ func (r *run) ask(model Model, p chat.Prompt, position int) (*chat.Draft, chat.R
 			first = false
 			// Beside the stream: text must not wait for the database.
 			shown.Go(func() {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), writeTimeout)
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), storeTimeout)
 				defer cancel()
 				c, err := r.e.store.FirstOutput(ctx, r.fence)
 				if err != nil && !errors.Is(err, chat.ErrLost) { // the status says "pending" a little longer

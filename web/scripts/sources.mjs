@@ -8,7 +8,7 @@ import { join } from 'node:path'
 const single = ['index.html', 'package-lock.json', 'package.json', 'scripts/sources.mjs', 'tsconfig.json', 'vite.config.ts']
 const folders = ['public', 'src']
 // Tests do not reach the bundle, so changing one does not make dist/ stale.
-const isTest = (name) => /\.test\.tsx?$/.test(name) || name.startsWith('src/test/')
+const isTest = (name) => /\.test\.tsx?$/.test(name)
 
 export function sourceFiles(root) {
   const found = [...single]

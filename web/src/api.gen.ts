@@ -19,7 +19,8 @@ export interface paths {
         put?: never;
         /**
          * Create a topic
-         * @description Every member may be left out. Without a model the server's default model answers.
+         * @description Every member may be left out. Without a model the server's default model answers. A model of no known provider, or a
+         *     tool server that is not there, is refused: 422.
          */
         post: operations["createTopic"];
         delete?: never;
@@ -55,7 +56,7 @@ export interface paths {
         head?: never;
         /**
          * Change a topic
-         * @description Members that are left out stay as they are. A new model answers from the next turn on.
+         * @description Members that are left out stay as they are. A new model answers from the next turn on; one of no known provider is refused, 422.
          */
         patch: operations["updateTopic"];
         trace?: never;
@@ -191,7 +192,7 @@ export interface paths {
         put?: never;
         /**
          * Send a queued message now
-         * @description Sends a queued message that stayed after a turn ended in error or was stopped. 409 while the topic is busy. The request has no body.
+         * @description Sends a queued message that stayed after a turn ended in error or was stopped. 409 while a turn of the topic runs or waits. The request has no body.
          */
         post: operations["sendQueuedMessage"];
         delete?: never;
@@ -216,8 +217,9 @@ export interface paths {
         put?: never;
         /**
          * Answer again
-         * @description Answers the user's message above the given assistant message again, as a sibling of it, and makes that the active
-         *     branch. 409 while a turn of the topic runs. The request has no body.
+         * @description Answers a user's message again, beside the answers that it has, and makes that the active branch. The message named
+         *     is the user's, or one of its answers. 409 while a turn of the topic runs, and for a message that is still queued. The
+         *     request has no body.
          */
         post: operations["regenerateMessage"];
         delete?: never;
@@ -241,8 +243,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Retry a failed turn
-         * @description Goes on with an answer that ended in `error` or was stopped, from its last committed step. Decisions and results
+         * Retry a turn that failed or was stopped
+         * @description Goes on with an answer that ended in `error` or was stopped, from its last committed step; 409 for any other, and
+         *     while the topic is busy. Decisions and results
          *     stay: nothing is asked again and nothing that ran is run again. The request has no body.
          */
         post: operations["retryMessage"];
@@ -289,7 +292,8 @@ export interface paths {
         };
         /**
          * List a topic's approvals
-         * @description The tool calls of the topic that wait or waited for a decision, in any branch, the newest first.
+         * @description The tool calls of the topic that wait or waited for a decision, in any branch. With `state=pending` the oldest come
+         *     first, since they have waited longest; otherwise the newest do.
          */
         get: operations["listTopicApprovals"];
         put?: never;
@@ -325,7 +329,9 @@ export interface paths {
         };
         /**
          * The inbox
-         * @description The tool calls of all topics that wait or waited for a decision, the newest first.
+         * @description The tool calls of all topics that wait or waited for a decision. With `state=pending` the oldest come first, since
+         *     they have waited longest; otherwise the newest do. A `topicId` that this server does not know is answered 404, that
+         *     of a deleted topic 410.
          */
         get: operations["listApprovals"];
         put?: never;
@@ -417,7 +423,8 @@ export interface paths {
         };
         /**
          * List the models
-         * @description The models that the providers offer, named `provider/model`. A provider that does not answer is left out; `GET /providers` says why.
+         * @description The models that the providers offer, named `provider/model`. Of a provider that does not answer the list that it gave
+         *     last is kept, and none if it never gave one; `GET /providers` says why it does not answer.
          */
         get: operations["listModels"];
         put?: never;
@@ -639,7 +646,7 @@ export interface components {
             /** @description `provider/model`. */
             model?: string;
             systemPrompt?: string;
-            /** @description The tool servers that the topic may use. Left out: all. */
+            /** @description The ids of the tool servers that the topic may use. Left out or empty: all. */
             mcpServerIds?: string[];
         };
         /** @description What changes of a topic. */
@@ -780,9 +787,15 @@ export interface components {
             updatedAt: components["schemas"]["Time"];
             revision: components["schemas"]["Revision"];
         };
-        /** @description Why a turn ended in error. */
+        /**
+         * @description Why a turn ended in error; or, beside the status `success`, why the provider ended the reply early. Then `kind` is
+         *     `length` (the reply reached a limit of its length) or `content-filter` (the provider withheld the rest), and what came
+         *     is kept.
+         */
         TurnError: {
+            /** @description One of a few words; more may come with any release. */
             kind: string;
+            /** @description A sentence for a person. */
             message: string;
         };
         /** @description One piece of a message. Types that are not listed here are passed through and must not break a client. */
@@ -968,10 +981,11 @@ export interface components {
             pending: number;
             /**
              * @description `waiting`: others are open. `scheduled`: this decision was the last, the turn is queued. `running`: the turn is
-             *     live and will see it. `in-place`: an agent goes on. `none`: an equal repeat, nothing was changed.
+             *     live and will see it. `none`: an equal repeat, nothing was changed. Of a batch over several turns it is about the
+             *     turn of the last decision.
              * @enum {string}
              */
-            continuation: "waiting" | "scheduled" | "running" | "in-place" | "none";
+            continuation: "waiting" | "scheduled" | "running" | "none";
             revision: components["schemas"]["Revision"];
         };
         /** @description What became of one decision. */
@@ -1559,7 +1573,6 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["CrossOrigin"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             410: components["responses"]["Gone"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["MediaType"];
@@ -1721,7 +1734,6 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["CrossOrigin"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             410: components["responses"]["Gone"];
             421: components["responses"]["Misdirected"];
             500: components["responses"]["Internal"];
@@ -1783,7 +1795,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             410: components["responses"]["Gone"];
             421: components["responses"]["Misdirected"];
-            422: components["responses"]["Invalid"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -1810,7 +1821,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             410: components["responses"]["Gone"];
             421: components["responses"]["Misdirected"];
-            422: components["responses"]["Invalid"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -1837,7 +1847,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             410: components["responses"]["Gone"];
             421: components["responses"]["Misdirected"];
-            422: components["responses"]["Invalid"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -1872,7 +1881,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             410: components["responses"]["Gone"];
             421: components["responses"]["Misdirected"];
-            422: components["responses"]["Invalid"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -1974,6 +1982,8 @@ export interface operations {
             200: components["responses"]["Approvals"];
             400: components["responses"]["Malformed"];
             401: components["responses"]["Unauthenticated"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
             421: components["responses"]["Misdirected"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

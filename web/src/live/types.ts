@@ -108,6 +108,7 @@ export interface MessageMetadata {
   model?: string
   turnId?: string
   epoch?: number
+  /** Why the turn failed; of a message that succeeded, why the provider ended it early. */
   error?: { kind: string; message: string }
   createdAt: string
   updatedAt: string

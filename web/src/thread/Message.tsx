@@ -50,6 +50,12 @@ export const Message = memo(function Message({ held, actions }: { held: Held; ac
           <Icon name="warning" /> The turn failed{metadata.error ? <>: <Visible text={metadata.error.message} /></> : '.'}
         </p>
       )}
+      {metadata.status === 'success' && metadata.error && (
+        // What came is whole as far as it goes: nothing failed, and there is nothing to retry.
+        <p className="ended">
+          <Visible text={metadata.error.message} />
+        </p>
+      )}
       {metadata.status === 'aborted' && (
         <p className="ended">
           <Icon name="stop" /> Stopped.

@@ -142,6 +142,9 @@ function SidebarFoot({ me, onSignOut }: { me: string | undefined; onSignOut(): v
   return (
     <div className="sidebar-foot">
       <span className="me">{me && <Visible text={me} />}</span>
+      <a className="licences" href="/licenses.txt" target="_blank" rel="noopener">
+        Licences
+      </a>
       <button type="button" className="quiet icon-button" onClick={() => setTheme(next[theme])} aria-label={`Colours: ${words[theme]}. Change`} title={`Colours: ${words[theme]}`}>
         <Icon name={icons[theme]} />
       </button>
