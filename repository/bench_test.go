@@ -20,8 +20,8 @@ import (
 // The benchmarks measure decisions on PostgreSQL against the least that one
 // could be: lock a row, change it, add one, commit. Both are measured in turns
 // in the same run, since only their ratio means anything. The server that the
-// tests start does not wait for its disk; for figures of a durable one, set
-// the environment variable pgtest.EnvURL.
+// tests start does not wait for its disk; "make bench" sets pgtest.EnvDurable,
+// and then it does.
 
 // each is how many decisions a decider makes before the rows are put back.
 const each = 32
