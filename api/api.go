@@ -45,6 +45,16 @@ type Service interface {
 	Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Page) (approvals []chat.ApprovalItem, next string, err error)
 	Audit(ctx context.Context, topicID string, p chat.Page) (entries []chat.AuditEntry, next string, err error)
 
+	Rules(ctx context.Context) ([]chat.Rule, error)
+	Rule(ctx context.Context, id string) (chat.Rule, error)
+	CreateRule(ctx context.Context, n chat.NewRule, by chat.Decider) (chat.Rule, error)
+	UpdateRule(ctx context.Context, id string, p chat.RulePatch, by chat.Decider) (chat.Rule, error)
+	DeleteRule(ctx context.Context, id string, by chat.Decider) error
+	RuleVersions(ctx context.Context, id string, p chat.Page) (changes []chat.RuleChange, next string, err error)
+	TryRule(ctx context.Context, v chat.Verdict, expression string) (chat.RuleTrial, error)
+	ExplainApproval(ctx context.Context, approvalID string) (chat.Explanation, error)
+	ExplainCall(ctx context.Context, topicID, toolCallID string) (chat.Explanation, error)
+
 	// Login takes the secret of a login link, which it uses up, or a bearer
 	// token, and gives the secret of a new session; ErrNotFound if it is
 	// neither.

@@ -30,19 +30,31 @@ func (s *Service) Decide(ctx context.Context, topicID string, ds []chat.Decision
 }
 
 // checkEdit holds an edited input against the schema of the tool that was
-// asked about. What was decided already is compared, not checked: its answer
+// asked about, and against the policy: what a rule denies nobody can approve
+// by writing it into another call. What was decided already is compared, not checked: its answer
 // must not depend on today's schema.
 func (s *Service) checkEdit(ctx context.Context, topicID string, d chat.Decision) error {
 	call, err := s.store.Call(ctx, topicID, d.ApprovalID)
 	if err != nil {
 		return err
 	}
-	if !call.Pending() || call.ToolMetadata == nil || call.ToolMetadata.InputSchema == nil {
+	if !call.Pending() || call.ToolMetadata == nil {
 		return nil
 	}
-	tool := chat.Tool{Name: call.ToolName, InputSchema: call.ToolMetadata.InputSchema}
-	if err := s.tools.Validate(tool, d.UpdatedInput); err != nil {
+	m := call.ToolMetadata
+	tool := chat.Tool{Name: call.ToolName, Server: m.Server, ServerID: m.ServerID, Tool: m.Tool, Annotations: m.Annotations, InputSchema: m.InputSchema}
+	if m.InputSchema != nil {
+		if err := s.tools.Validate(tool, d.UpdatedInput); err != nil {
+			return fmt.Errorf("approval %s: %w", d.ApprovalID, err)
+		}
+	}
+	call.Input = d.UpdatedInput
+	j, err := s.policy.Judge(ctx, topicID, m.Principal, tool, call)
+	if err != nil {
 		return fmt.Errorf("approval %s: %w", d.ApprovalID, err)
+	}
+	if j.Verdict == chat.VerdictDeny {
+		return fmt.Errorf("approval %s: %w", d.ApprovalID, chat.Invalid("The rule “%s” does not allow this input: %s", j.Rule, j.Reason))
 	}
 	return nil
 }

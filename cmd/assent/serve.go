@@ -22,6 +22,7 @@ import (
 	"github.com/assent-chat/assent/service/live"
 	"github.com/assent-chat/assent/service/llm"
 	"github.com/assent-chat/assent/service/mcp"
+	"github.com/assent-chat/assent/service/policy"
 	"github.com/assent-chat/assent/service/turn"
 	"github.com/assent-chat/assent/web"
 )
@@ -69,10 +70,11 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	hub := live.New(store, live.Options{Logger: log})
 	defer hub.Close()
 	tools := topicTools{catalogue, log}
-	engine := turn.New(store, modelNames{models}, tools, hub, turn.Options{
+	judge := policy.New(store, log)
+	engine := turn.New(store, modelNames{models}, tools, judge, hub, turn.Options{
 		Lease: c.Lease, MaxSteps: c.MaxSteps, ToolTimeout: c.ToolTimeout, ShutdownGrace: c.Shutdown, Logger: log,
 	})
-	svc := service.New(store, engine, hub, tools, service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, Logger: log})
+	svc := service.New(store, engine, hub, tools, judge, service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, Logger: log})
 	if err := ownToken(ctx, c, svc); err != nil {
 		return err
 	}
