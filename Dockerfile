@@ -20,7 +20,7 @@ RUN mkdir /out/data
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /out/assent /usr/bin/assent
 COPY --from=build --chown=65532:65532 /out/data /data
-COPY LICENSE /usr/share/doc/assent/LICENSE
+COPY LICENSE docs/third-party.md /usr/share/doc/assent/
 # Inside a container loopback reaches nobody. Other addresses than loopback are
 # served with authentication only.
 ENV ASSENT_ADDR=0.0.0.0:8420 \

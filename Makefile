@@ -37,8 +37,8 @@ test-web: ## types, unit tests, dist against src, and the page in a real browser
 lint: ## golangci-lint; the first run builds it, which takes minutes
 	$(GO) run $(GOLANGCI) run ./...
 
-bench: ## all benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
+bench: ## all benchmarks, those of the store on a PostgreSQL that waits for its disk
+	ASSENT_TEST_DURABLE=1 $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
 kill: ## the tests that kill the server, many rounds (KILL_ROUNDS=200)
 	ASSENT_KILL_ROUNDS=$(KILL_ROUNDS) $(GO) test -count=1 -run TestKill ./cmd/assent -timeout 60m

@@ -55,10 +55,12 @@ type Service interface {
 	ExplainApproval(ctx context.Context, approvalID string) (chat.Explanation, error)
 	ExplainCall(ctx context.Context, topicID, toolCallID string) (chat.Explanation, error)
 
-	// Login takes the secret of a login link, which it uses up, or a bearer
-	// token, and gives the secret of a new session; ErrNotFound if it is
-	// neither.
+	// Login takes the secret of a login link, which it uses up, and gives the
+	// secret of a new session; ErrNotFound if it is none.
 	Login(ctx context.Context, secret string) (session, principal string, err error)
+	// SignIn takes a bearer token and gives the secret of a new session;
+	// ErrNotFound if it is none.
+	SignIn(ctx context.Context, bearer string) (session, principal string, err error)
 	// Authenticate finds whose secret it is; ErrNotFound if nobody's.
 	Authenticate(ctx context.Context, secret string, kind chat.TokenKind) (principal string, err error)
 	Logout(ctx context.Context, session string) error

@@ -57,7 +57,7 @@ var operations = []struct {
 	{"GET", "/policy/explain?approvalId=a1", "", 200, "ExplainApproval a1"},
 	{"GET", "/policy/explain?topicId=t1&toolCallId=call_1", "", 200, "ExplainCall call_1"},
 	{"GET", "/readyz", "", 200, "Ping"},
-	{"POST", "/session", `{"token":"a-bearer-token"}`, 200, "Login a-bearer-token"},
+	{"POST", "/session", `{"token":"a-bearer-token"}`, 200, "SignIn a-bearer-token"},
 	{"GET", "/login?token=a-login-token", "", 303, "Login a-login-token"},
 	{"POST", "/logout", "", 204, ""},
 	{"GET", "/session", "", 200, ""},

@@ -124,7 +124,7 @@ func (a *API) createSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, err := a.startSession(w, r, strings.TrimSpace(in.Token))
+	id, err := a.startSession(w, r, strings.TrimSpace(in.Token), a.svc.SignIn)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (a *API) login(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return nil
 	}
-	_, err := a.startSession(w, r, r.URL.Query().Get("token"))
+	_, err := a.startSession(w, r, r.URL.Query().Get("token"), a.svc.Login)
 	p, refused := errors.AsType[*problem](err)
 	if refused && strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return a.loginRefused(w, p)
@@ -153,7 +153,9 @@ func (a *API) login(w http.ResponseWriter, r *http.Request) error {
 // startSession exchanges a secret for a session and sets its cookie. Failures
 // are counted for each address; there, a secret is not even looked at when
 // there were too many.
-func (a *API) startSession(w http.ResponseWriter, r *http.Request, secret string) (identity, error) {
+func (a *API) startSession(w http.ResponseWriter, r *http.Request, secret string,
+	exchange func(ctx context.Context, secret string) (session, principal string, err error),
+) (identity, error) {
 	if a.noAuth {
 		return identity{owner, byNone}, nil
 	}
@@ -164,7 +166,7 @@ func (a *API) startSession(w http.ResponseWriter, r *http.Request, secret string
 	err := error(chat.ErrNotFound)
 	var session, principal string
 	if secret != "" {
-		session, principal, err = a.svc.Login(r.Context(), secret)
+		session, principal, err = exchange(r.Context(), secret)
 	}
 	if errors.Is(err, chat.ErrNotFound) {
 		if a.failures.OnLimit(w, r, address) {

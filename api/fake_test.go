@@ -226,7 +226,18 @@ func (f *fake) Login(_ context.Context, secret string) (string, string, error) {
 	switch {
 	case f.login != nil:
 		return "", "", f.login
-	case secret == loginKey || secret == token:
+	case secret == loginKey:
+		return session, "ada", err
+	default:
+		return "", "", fmt.Errorf("find token: %w", chat.ErrNotFound)
+	}
+}
+func (f *fake) SignIn(_ context.Context, secret string) (string, string, error) {
+	err := f.did("SignIn "+secret, "")
+	switch {
+	case f.login != nil:
+		return "", "", f.login
+	case secret == token:
 		return session, "ada", err
 	default:
 		return "", "", fmt.Errorf("find token: %w", chat.ErrNotFound)
@@ -266,13 +277,13 @@ type fakeReader struct {
 	read bool
 }
 
-func (f *fakeReader) Next(ctx context.Context) ([]chat.LiveEvent, error) {
-	if !f.read {
-		f.read = true
-		return []chat.LiveEvent{{ID: "1.1", Name: "snapshot", Data: []byte(f.data)}}, nil
+func (f *fakeReader) OnReady(func()) {}
+func (f *fakeReader) Take([]chat.LiveEvent) ([]chat.LiveEvent, error) {
+	if f.read {
+		return nil, nil
 	}
-	<-ctx.Done()
-	return nil, ctx.Err()
+	f.read = true
+	return []chat.LiveEvent{{ID: "1.1", Name: "snapshot", Data: []byte(f.data)}}, nil
 }
 func (f *fakeReader) Close() {}
 

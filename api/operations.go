@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -21,7 +22,7 @@ func healthz(w http.ResponseWriter, _ *http.Request) error {
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) error {
 	if err := a.svc.Ping(r.Context()); err != nil {
 		w.Header().Set("Retry-After", "5")
-		return newProblem(http.StatusServiceUnavailable, "The database does not answer.")
+		return fmt.Errorf("ask the database: %w: %w", err, newProblem(http.StatusServiceUnavailable, "The database does not answer."))
 	}
 	return a.respond(w, r, http.StatusOK, health{"ok"})
 }

@@ -27,7 +27,7 @@ func (a *API) routes() chi.Router {
 	r.MethodNotAllowed(a.handle(a.methodNotAllowed).ServeHTTP)
 
 	if a.page != nil {
-		for _, path := range []string{"/", "/t/*", "/assets/*", "/favicon.svg"} {
+		for _, path := range []string{"/", "/t/*", "/assets/*", "/favicon.svg", "/licenses.txt"} {
 			r.Method(http.MethodGet, path, a.page)
 		}
 	}

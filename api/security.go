@@ -2,7 +2,7 @@ package api
 
 import (
 	"crypto/rand"
-	"fmt"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/assent-chat/assent/service/chat"
 )
 
 // hostSet is the names by which the server may be called. A page of another
@@ -146,7 +148,7 @@ func (a *API) recoverPanics(next http.Handler) http.Handler {
 			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
 				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 			}
-			a.fail(w, r, fmt.Errorf("panic: %v", v))
+			a.fail(w, r, errors.New("panic: "+chat.PanicText(v)))
 		}()
 		next.ServeHTTP(w, r)
 	})

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -11,7 +10,9 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/r3labs/sse/v2"
@@ -21,9 +22,13 @@ import (
 
 // EventReader is one client's place in the events that it follows.
 type EventReader interface {
-	// Next waits for events and returns all that are new, in order. It returns
-	// an error when ctx has ended, or when there will be no more.
-	Next(ctx context.Context) ([]chat.LiveEvent, error)
+	// OnReady has f called, from any goroutine, after each change that gives
+	// Take more to return, be it an error. f does not wait.
+	OnReady(f func())
+	// Take returns what is new, in order, or nothing, and does not wait. Where
+	// more is left than a batch holds, f is called for it. room is to be used
+	// for the batch. It returns an error when there will be no more events.
+	Take(room []chat.LiveEvent) ([]chat.LiveEvent, error)
 	Close()
 }
 
@@ -39,6 +44,7 @@ const (
 	maxStreams             = 10_000
 	maxStreamsPerPrincipal = 100
 	streamSendBuffer       = 128 << 10
+	roomEvents             = 64
 	streamPeerTimeout      = 20 * time.Second // of a peer that acknowledges nothing
 )
 
@@ -77,10 +83,10 @@ func newStreamer(_ EventSource, log *slog.Logger) *streamer {
 		conns:        map[string]*connection{},
 		counts:       map[string]int{},
 	}
-	s.lib = sse.NewWithCallback(s.subscribed, nil)
+	s.lib = sse.New()
 	s.lib.AutoReplay = false // the reader replays; the library would renumber
 	s.lib.AutoStream = false // a stream of its own for each connection
-	s.lib.BufferSize = 1     // one batch is under way at a time
+	s.lib.BufferSize = 1     // one wake-up is under way at a time
 	s.lib.Headers = map[string]string{
 		"Cache-Control":     "no-cache, no-transform", // a proxy that compresses would hold events back
 		"X-Accel-Buffering": "no",
@@ -88,7 +94,9 @@ func newStreamer(_ EventSource, log *slog.Logger) *streamer {
 	return s
 }
 
-// connection is one client's stream.
+// connection is one client's stream. It has no goroutine beside the library's:
+// what is new wakes the handler through the library, and the handler, where
+// the library has it flush, takes it from the reader and writes it.
 type connection struct {
 	s         *streamer
 	id        string
@@ -97,13 +105,19 @@ type connection struct {
 
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
-	pull   context.Context // ends earlier, when the server leaves
-	leave  context.CancelFunc
-	retry  time.Duration // when to come back, once the server leaves
+	writer *streamWriter
 
-	flushed chan struct{} // the batch under way has been written
-	pumps   sync.WaitGroup
-	writer  *streamWriter
+	// wakes counts the calls of wake since the handler has last come to rest.
+	// It is 0 only while the handler waits in the library.
+	wakes   atomic.Int64
+	leaving atomic.Bool   // the server leaves
+	retry   time.Duration // when to come back then; set before leaving is
+	pingDue atomic.Bool
+	pings   *time.Timer
+
+	// Of the handler alone.
+	lastID string
+	batch  []chat.LiveEvent // room for one after the other
 }
 
 // serve streams what the reader gives until the client goes, a write is not
@@ -113,12 +127,8 @@ func (s *streamer) serve(w http.ResponseWriter, r *http.Request, reader EventRea
 	defer reader.Close()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	c := &connection{
-		s: s, id: rand.Text(), principal: principal, reader: reader,
-		ctx: ctx, cancel: cancel, flushed: make(chan struct{}, 1),
-	}
-	c.pull, c.leave = context.WithCancel(ctx)
-	defer c.leave()
+	c := &connection{s: s, id: rand.Text(), principal: principal, reader: reader, ctx: ctx, cancel: cancel}
+	c.wakes.Store(1) // the handler looks by itself when the header is out
 	c.writer = newStreamWriter(w, r, c)
 	if err := s.admit(c); err != nil {
 		refuseStream(w, err)
@@ -126,6 +136,13 @@ func (s *streamer) serve(w http.ResponseWriter, r *http.Request, reader EventRea
 	}
 	defer s.remove(c)
 	tune(r)
+
+	reader.OnReady(c.wake)
+	c.pings = time.AfterFunc(s.pingEvery, func() {
+		c.pingDue.Store(true)
+		c.wake()
+	})
+	defer c.pings.Stop()
 
 	s.lib.CreateStream(c.id)
 	// The library wants its own query and refuses our Last-Event-ID.
@@ -151,16 +168,14 @@ func (s *streamer) admit(c *connection) error {
 	return nil
 }
 
-// remove forgets the connection once nothing of it runs any more.
+// remove forgets the connection, which has ended.
 func (s *streamer) remove(c *connection) {
-	c.cancel()
 	s.mu.Lock()
-	delete(s.conns, c.id) // from here on no pump starts
+	delete(s.conns, c.id)
 	if s.counts[c.principal]--; s.counts[c.principal] == 0 {
 		delete(s.counts, c.principal)
 	}
 	s.mu.Unlock()
-	c.pumps.Wait()
 	c.writer.done()
 	s.handlers.Done()
 }
@@ -172,104 +187,92 @@ func refuseStream(w http.ResponseWriter, why error) {
 	fmt.Fprintf(w, `{"type":"/problems/unavailable","title":"Unavailable","status":503,"detail":%q}`, why.Error()) // the client may have left; nobody to tell
 }
 
-// subscribed is called by the library, on a goroutine of our own, when a
-// connection can be sent to.
-func (s *streamer) subscribed(id string, _ *sse.Subscriber) {
-	s.mu.Lock()
-	c := s.conns[id]
-	if c != nil {
-		c.pumps.Add(1)
-	}
-	s.mu.Unlock()
-	if c != nil {
-		defer c.pumps.Done()
-		c.pump()
+// wakeUp is what the library is given to deliver: nothing but the news that
+// there is some. What it writes for it is thrown away. All streams share it,
+// and without AutoReplay the library only reads it. It must not be empty: the
+// library ends the connections of a stream at an event that is.
+var wakeUp = &sse.Event{Comment: []byte("new")}
+
+// wake has the handler look for something to send. It does not wait.
+//
+// No call is lost. One that finds the count at 0 sends a wake-up, and the
+// library has room for it: the handler has had the one before, or would not
+// have set the count to 0. One that finds it higher raises it; so the handler,
+// which goes to rest only by swapping 0 for the count that it read before it
+// last looked, either read the count later, and then looked when what was to
+// be found was there, or fails to swap and looks again. The count begins at 1,
+// because the library drops what comes before it has registered the client.
+func (c *connection) wake() {
+	if c.wakes.Add(1) == 1 {
+		c.s.lib.TryPublish(c.id, wakeUp)
 	}
 }
 
-// pump moves batches from the reader to the client, and a ping when it is
-// time. The next batch is taken when the one before is written: what gathers
-// meanwhile goes out in one write.
-func (c *connection) pump() {
-	defer c.cancel()
-	lastID := ""
+// drain sends until nothing is left. It runs in the handler, which has been
+// woken. Once the connection has ended the count stays above 0: nobody wakes
+// the handler any more.
+func (c *connection) drain() {
 	for {
-		ctx, cancel := context.WithTimeout(c.pull, c.s.pingEvery)
-		var err error
-		for err == nil && ctx.Err() == nil {
-			var events []chat.LiveEvent
-			if events, err = c.reader.Next(ctx); err == nil {
-				if !c.send(events, 0) {
-					cancel()
-					return
-				}
-				lastID = events[len(events)-1].ID
-			}
+		seen := c.wakes.Load()
+		if !c.send() {
+			c.cancel()
+			return
 		}
-		due := errors.Is(ctx.Err(), context.DeadlineExceeded)
-		cancel()
-		switch {
-		case c.ctx.Err() != nil:
-			return
-		case c.pull.Err() != nil:
-			ms := strconv.FormatInt(c.retry.Milliseconds(), 10)
-			c.send([]chat.LiveEvent{{ID: lastID, Name: "bye", Data: []byte(`{"topicId":"*","revision":0,"retryMs":` + ms + `}`)}}, c.retry)
-			return
-		case due:
-			if !c.send([]chat.LiveEvent{{ID: lastID, Name: "ping", Data: []byte(`{"topicId":"*","revision":0}`)}}, 0) {
-				return
-			}
-		default:
-			c.s.log.DebugContext(c.ctx, "event stream has ended", slog.Any("error", err))
+		if c.wakes.CompareAndSwap(seen, 0) {
 			return
 		}
 	}
 }
 
-// send hands a batch to the library and waits until it is written. It reports
-// false if the connection has ended.
-func (c *connection) send(events []chat.LiveEvent, retry time.Duration) bool {
-	buf := streamBuffers.Get().(*bytes.Buffer)
-	ev := frames(buf, events)
-	if retry > 0 {
-		ev.Retry = strconv.AppendInt(nil, retry.Milliseconds(), 10)
+// send writes what there is, in one go: the batch that the reader has, and a
+// ping if it is time. It reports false if the connection has ended.
+func (c *connection) send() bool {
+	switch {
+	case c.ctx.Err() != nil:
+		return false
+	case c.leaving.Load():
+		ms := strconv.FormatInt(c.retry.Milliseconds(), 10)
+		c.writer.frame(c.lastID, []byte(`{"topicId":"*","revision":0,"retryMs":`+ms+`}`), "bye", ms)
+		c.writer.send()
+		return false
 	}
-	c.s.lib.Publish(c.id, ev)
-	select {
-	case <-c.flushed:
-	case <-c.ctx.Done():
-		return false // the library may be reading the buffer yet
+	events, err := c.reader.Take(c.batch)
+	if err != nil {
+		c.s.log.DebugContext(c.ctx, "event stream has ended", slog.Any("error", err))
+		return false
 	}
-	giveBack(buf)
+	for _, ev := range events {
+		c.writer.frame(ev.ID, ev.Data, ev.Name, "")
+	}
+	if n := len(events); n > 0 {
+		c.lastID = strings.Clone(events[n-1].ID) // which may be a piece of a long string
+	}
+	ping := c.pingDue.Swap(false)
+	if ping {
+		c.writer.frame(c.lastID, []byte(`{"topicId":"*","revision":0}`), "ping", "")
+	}
+	if len(events) == 0 && !ping {
+		return true
+	}
+	c.keepRoom(events)
+	if !c.writer.send() {
+		return false
+	}
+	if ping {
+		c.pings.Reset(c.s.pingEvery)
+	}
 	return true
 }
 
-// frames makes one library event of a whole batch. The library writes
-//
-//	id: ID\n data: DATA\n [event: NAME\n] [retry: N\n] \n
-//
-// and formats, flushes and hands over between goroutines once for each event.
-// It writes Data as it is, so Data may go on after the first event's own line
-// with the rest of its frame, and with all the frames that follow, up to the
-// end of the last one, which the library closes. The bytes on the wire are
-// those of separate events; the cost is that of one.
-func frames(buf *bytes.Buffer, events []chat.LiveEvent) *sse.Event {
-	first := events[0]
-	if len(events) == 1 {
-		return &sse.Event{ID: []byte(first.ID), Data: first.Data, Event: []byte(first.Name)}
+// keepRoom keeps the batch's room for the next one, but nothing that is large:
+// an idle stream must not hold what the rings have dropped.
+func (c *connection) keepRoom(events []chat.LiveEvent) {
+	if cap(events) > roomEvents {
+		c.batch = nil
+		return
 	}
-	buf.Write(first.Data)
-	buf.WriteString("\nevent: ")
-	buf.WriteString(first.Name)
-	for _, ev := range events[1:] {
-		buf.WriteString("\n\nid: ")
-		buf.WriteString(ev.ID)
-		buf.WriteString("\ndata: ")
-		buf.Write(ev.Data)
-		buf.WriteString("\nevent: ")
-		buf.WriteString(ev.Name)
-	}
-	return &sse.Event{ID: []byte(first.ID), Data: buf.Bytes()}
+	clear(events)
+	c.batch = events[:0]
 }
 
 // shutdown refuses new streams and ends those that are open: each gets what is
@@ -283,7 +286,8 @@ func (s *streamer) shutdown(ctx context.Context) error {
 	for _, c := range s.conns {
 		c.retry = 200*time.Millisecond + 2*time.Second*time.Duration(n)/time.Duration(len(s.conns))
 		n++
-		c.leave()
+		c.leaving.Store(true)
+		c.wake()
 	}
 	s.mu.Unlock()
 

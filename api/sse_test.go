@@ -26,6 +26,7 @@ import (
 // feed is a reader that gives what is put into it.
 type feed struct {
 	batches chan []chat.LiveEvent
+	ready   func()
 	closed  chan struct{}
 	once    sync.Once
 }
@@ -40,15 +41,19 @@ func newFeed(batches ...[]chat.LiveEvent) *feed {
 	return f
 }
 
-func (f *feed) Next(ctx context.Context) ([]chat.LiveEvent, error) {
+func (f *feed) OnReady(g func()) { f.ready = g }
+
+// Take gives one batch at a time.
+func (f *feed) Take(room []chat.LiveEvent) ([]chat.LiveEvent, error) {
 	select {
 	case b, ok := <-f.batches:
 		if !ok {
 			return nil, errFeedEnded
 		}
-		return b, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+		f.ready()
+		return append(room[:0], b...), nil
+	default:
+		return nil, nil
 	}
 }
 

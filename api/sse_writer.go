@@ -16,9 +16,10 @@ const (
 
 var errStreamCut = errors.New("the stream was cut")
 
-// streamWriter is what the library writes to. It gathers the library's many
-// small writes into one, gives each a deadline, and ends the connection at the
-// first that fails: the library ignores errors. It has Flush because the
+// streamWriter is what the library writes to. Of the library it takes the
+// header, and each Flush as the sign that the handler is awake; the frames are
+// written here, gathered into one write under a deadline, and the first error
+// ends the connection: the library ignores errors. It has Flush because the
 // library asks for http.Flusher by type and does not unwrap.
 type streamWriter struct {
 	http.ResponseWriter
@@ -46,18 +47,42 @@ func (w *streamWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *streamWriter) Write(p []byte) (int, error) {
+// Write drops what the library makes of a wake-up.
+func (w *streamWriter) Write(p []byte) (int, error) { return len(p), nil }
+
+// Flush is called by the library after the header and after each wake-up.
+func (w *streamWriter) Flush() {
+	if !w.started {
+		w.started = true
+		if !w.send() {
+			w.conn.cancel()
+		}
+	}
+	w.conn.drain()
+}
+
+// frame adds an event to what is sent next.
+func (w *streamWriter) frame(id string, data []byte, name, retry string) {
 	if w.buf == nil {
 		w.buf = streamBuffers.Get().(*bytes.Buffer)
 	}
-	if w.buf.Len()+len(p) > streamBuffer {
+	w.buf.WriteString("id: ")
+	w.buf.WriteString(id)
+	w.buf.WriteString("\ndata: ")
+	if w.buf.Len()+len(data) > streamBuffer {
 		w.write(w.buf.Bytes())
 		w.buf.Reset()
-		w.write(p)
+		w.write(data)
 	} else {
-		w.buf.Write(p)
+		w.buf.Write(data)
 	}
-	return len(p), w.err
+	w.buf.WriteString("\nevent: ")
+	w.buf.WriteString(name)
+	if retry != "" {
+		w.buf.WriteString("\nretry: ")
+		w.buf.WriteString(retry)
+	}
+	w.buf.WriteString("\n\n")
 }
 
 // streamBuffers holds buffers between batches, so that an idle stream has none.
@@ -91,32 +116,25 @@ func (w *streamWriter) arm() bool {
 	return w.err == nil
 }
 
-// Flush is called by the library after the header and after each batch.
-func (w *streamWriter) Flush() {
+// send writes what has been added, or the header. It reports false if the
+// connection has ended.
+func (w *streamWriter) send() bool {
 	if w.buf != nil {
 		w.write(w.buf.Bytes())
 		giveBack(w.buf)
 		w.buf = nil
+	} else {
+		w.arm()
 	}
-	if w.arm() {
+	if w.err == nil { // what the server holds back is small, and the deadline just set
 		w.err = w.rc.Flush()
 	}
-	switch {
-	case w.err != nil:
-		w.conn.cancel()
-	case w.http2:
+	if w.err == nil && w.http2 {
 		// On HTTP/2 a deadline is a timer of the stream, which resets it even
 		// while nothing is written.
 		_ = w.rc.SetWriteDeadline(time.Time{})
 	}
-	if !w.started {
-		w.started = true
-		return
-	}
-	select {
-	case w.conn.flushed <- struct{}{}:
-	default: // nobody waits: the connection has ended
-	}
+	return w.err == nil
 }
 
 // abort frees a handler that is stuck in a write.

@@ -52,7 +52,7 @@ func (s *Store) Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Pag
 			return nil, "", err
 		}
 		message, position, ok := strings.Cut(place, "/")
-		n, err := strconv.Atoi(position)
+		n, err := strconv.ParseInt(position, 10, 32)
 		if !ok || err != nil {
 			return nil, "", errCursor
 		}
@@ -62,7 +62,6 @@ func (s *Store) Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Pag
 
 	var rows []struct {
 		callRow
-		TopicID     string  `db:"topic_id"`
 		TopicTitle  string  `db:"title"`
 		RequestedAt instant `db:"requested_at"`
 	}
@@ -150,7 +149,8 @@ func rawOf(s *string) json.RawMessage {
 	return json.RawMessage(*s)
 }
 
-// Audit lists the record of decisions, the newest first. It holds those of
+// Audit lists the record of decisions, the newest first, by their ids, which
+// sort by the clock of the process that made them. It holds those of
 // deleted messages and topics too.
 func (s *Store) Audit(ctx context.Context, topicID string, p chat.Page) ([]chat.AuditEntry, string, error) {
 	where, args := []string{"1 = 1"}, []any(nil)
@@ -158,11 +158,11 @@ func (s *Store) Audit(ctx context.Context, topicID string, p chat.Page) ([]chat.
 		where, args = append(where, "topic_id = ?"), append(args, topicID)
 	}
 	if p.Cursor != "" {
-		at, id, err := readCursor(p.Cursor)
+		_, id, err := readCursor(p.Cursor)
 		if err != nil {
 			return nil, "", err
 		}
-		where, args = append(where, "(decided_at, id) < (?, ?)"), append(args, at, id)
+		where, args = append(where, "id < ?"), append(args, id)
 	}
 	args = append(args, p.Limit+1)
 	var rows []auditRow
@@ -170,7 +170,7 @@ func (s *Store) Audit(ctx context.Context, topicID string, p chat.Page) ([]chat.
 		return t.all(ctx, &rows, `
 			SELECT id, approval_id, topic_id, anchor_id, tool_call_id, tool_name, server, approved, resolution, reason, decided_by, via,
 				decided_at, original_input, executed_input, input_digest, started_at, finished_at, outcome
-			FROM decisions WHERE `+strings.Join(where, " AND ")+` ORDER BY decided_at DESC, id DESC LIMIT ?`, args...)
+			FROM decisions WHERE `+strings.Join(where, " AND ")+` ORDER BY id DESC LIMIT ?`, args...)
 	})
 	if err != nil {
 		return nil, "", err
@@ -205,7 +205,7 @@ func readCursor(text string) (instant, string, error) {
 		return instant{}, "", errCursor
 	}
 	t, err := time.Parse(instantText, at)
-	if err != nil {
+	if err != nil || t.Year() < 2000 { // ours are not that old, and PostgreSQL knows no year 0
 		return instant{}, "", errCursor
 	}
 	return instant{t}, id, nil

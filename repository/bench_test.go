@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +20,8 @@ import (
 // The benchmarks measure decisions on PostgreSQL against the least that one
 // could be: lock a row, change it, add one, commit. Both are measured in turns
 // in the same run, since only their ratio means anything. The server that the
-// tests start does not wait for its disk; for figures of a durable one, set
-// the environment variable pgtest.EnvURL.
+// tests start does not wait for its disk; "make bench" sets pgtest.EnvDurable,
+// and then it does.
 
 // each is how many decisions a decider makes before the rows are put back.
 const each = 32
@@ -197,33 +198,43 @@ func benchStore(b *testing.B) (*repository.Store, *sql.DB) {
 	return s, db
 }
 
-// rounds is how often all topics are decided to make b.N decisions.
-func rounds(b *testing.B, deciders int) int { return max(1, b.N/(deciders*each)) }
+// warm is how often all topics are decided before it counts: connections learn
+// statements, and the server's caches fill.
+const warm = 3
 
+// BenchmarkDecide reports the median of its rounds' ratios. One operation is a
+// round: every decider makes 32 decisions, and as many of each floor.
 func BenchmarkDecide(b *testing.B) {
 	for _, deciders := range []int{1, 8, 32} {
 		b.Run(fmt.Sprintf("deciders=%d", deciders), func(b *testing.B) {
 			s, db := benchStore(b)
 			ours := newDecisions(b, s, db, deciders*each, nil)
 			least := newFloor(b, db, deciders*each)
-			for _, warm := range []func(context.Context, int) error{ours.decide, least.unprepared, least.prepared} {
-				timed(b, deciders, warm)
-			}
-			var decide, unprepared, prepared time.Duration
-			n := rounds(b, deciders)
-			b.ResetTimer()
-			for range n {
+			round := func() (decide, unprepared, prepared time.Duration) {
 				ours.reset(b)
 				least.reset(b)
-				decide += timed(b, deciders, ours.decide)
-				unprepared += timed(b, deciders, least.unprepared)
-				prepared += timed(b, deciders, least.prepared)
+				return timed(b, deciders, ours.decide), timed(b, deciders, least.unprepared), timed(b, deciders, least.prepared)
 			}
-			b.ReportMetric(float64(decide.Nanoseconds())/float64(n*deciders*each), "ns/decision")
-			b.ReportMetric(unprepared.Seconds()/decide.Seconds(), "ratio-to-unprepared")
-			b.ReportMetric(prepared.Seconds()/decide.Seconds(), "ratio-to-prepared")
+			for range warm {
+				round()
+			}
+			var toUnprepared, toPrepared, one []float64
+			for b.Loop() {
+				decide, unprepared, prepared := round()
+				toUnprepared = append(toUnprepared, unprepared.Seconds()/decide.Seconds())
+				toPrepared = append(toPrepared, prepared.Seconds()/decide.Seconds())
+				one = append(one, float64(decide.Nanoseconds())/float64(deciders*each))
+			}
+			b.ReportMetric(median(one), "ns/decision")
+			b.ReportMetric(median(toUnprepared), "ratio-to-unprepared")
+			b.ReportMetric(median(toPrepared), "ratio-to-prepared")
 		})
 	}
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
 }
 
 // BenchmarkDecideBesideLargeParts says how many times as long a decision takes
@@ -244,14 +255,16 @@ func BenchmarkDecideBesideLargeParts(b *testing.B) {
 	}
 	small := newDecisions(b, s, db, deciders*each, others(2, 1<<10))
 	big := newDecisions(b, s, db, deciders*each, others(64, 16<<10))
-	timed(b, deciders, small.decide)
-	timed(b, deciders, big.decide)
-	var smallTook, bigTook time.Duration
-	b.ResetTimer()
-	for range rounds(b, deciders) {
+	round := func() float64 {
 		small.reset(b)
-		smallTook += timed(b, deciders, small.decide)
-		bigTook += timed(b, deciders, big.decide)
+		return timed(b, deciders, big.decide).Seconds() / timed(b, deciders, small.decide).Seconds()
 	}
-	b.ReportMetric(bigTook.Seconds()/smallTook.Seconds(), "big-to-small")
+	for range warm {
+		round()
+	}
+	var ratios []float64
+	for b.Loop() {
+		ratios = append(ratios, round())
+	}
+	b.ReportMetric(median(ratios), "big-to-small")
 }

@@ -200,8 +200,8 @@ func (t *topicTx) newestLeaf(ctx context.Context, messageID string) (string, err
 
 // DeleteMessage removes a message and all below it, ends their turns and
 // closes their approvals. Tombstones stay.
-func (s *Store) DeleteMessage(ctx context.Context, topicID, messageID string) (chat.Stopped, chat.Change, error) {
-	var stopped chat.Stopped
+func (s *Store) DeleteMessage(ctx context.Context, topicID, messageID string) (chat.Epochs, chat.Change, error) {
+	var stopped chat.Epochs
 	c, err := s.change(ctx, "delete a message", topicID, func(ctx context.Context, t *topicTx) error {
 		root, err := t.findMessage(ctx, topicID, messageID)
 		if err != nil {
@@ -221,13 +221,11 @@ func (s *Store) DeleteMessage(ctx context.Context, topicID, messageID string) (c
 		for _, id := range ids {
 			leafGone = leafGone || id == t.topic.ActiveLeaf
 		}
-		turns, err := t.bury(ctx, ids)
-		if err != nil {
+		if stopped, err = t.bury(ctx, ids); err != nil {
 			return err
 		}
 		t.removed, t.parts = ids, nil
 		t.reset = chat.MessageStatus(root.Status) != chat.MessageQueued
-		stopped = chat.Stopped{TurnIDs: turns, Revision: t.revision()}
 		if !leafGone {
 			return nil
 		}
@@ -242,7 +240,7 @@ func (s *Store) DeleteMessage(ctx context.Context, topicID, messageID string) (c
 
 // bury closes the approvals of messages, removes their turns and parts, and
 // leaves tombstones. It gives the ids of the turns that were open.
-func (t *topicTx) bury(ctx context.Context, ids []string) (open []string, err error) {
+func (t *topicTx) bury(ctx context.Context, ids []string) (open chat.Epochs, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -253,13 +251,14 @@ func (t *topicTx) bury(ctx context.Context, ids []string) (open []string, err er
 	if err != nil {
 		return nil, err
 	}
+	open = chat.Epochs{}
 	gone := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		gone[id] = true
 	}
 	for _, turn := range turns {
 		if gone[turn.MessageID] {
-			open = append(open, turn.ID)
+			open[turn.ID] = turn.Epoch
 		}
 	}
 	for _, query := range []string{

@@ -18,12 +18,14 @@ type placed struct {
 }
 
 type callRow struct {
+	TopicID    string  `db:"topic_id"`
 	MessageID  string  `db:"message_id"`
 	Position   int     `db:"position"`
 	State      string  `db:"state"`
 	ApprovalID *string `db:"approval_id"`
 	Payload    string  `db:"payload"`
 	Epoch      int64   `db:"epoch"`
+	TurnID     string  `db:"turn_id"`
 }
 
 func (r callRow) placed() (placed, error) {

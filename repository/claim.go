@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -107,26 +109,31 @@ func (t *topicTx) work(ctx context.Context, turn turnRow) (chat.Work, error) {
 	return chat.Work{Topic: topic, Turn: turn.turn(), History: messages[:last], Anchor: messages[last]}, nil
 }
 
-// Heartbeat renews the leases of all running turns of owner and gives the
-// epochs of those that it still owns.
-func (s *Store) Heartbeat(ctx context.Context, owner string, lease time.Duration) (map[string]int64, error) {
+// Heartbeat renews the leases of those of the given turns that owner runs, and
+// gives their epochs. A turn that was claimed by owner and is not among them
+// keeps the lease that it has.
+func (s *Store) Heartbeat(ctx context.Context, owner string, turns chat.Epochs, lease time.Duration) (chat.Epochs, error) {
+	if len(turns) == 0 {
+		return chat.Epochs{}, nil
+	}
+	ids := slices.Sorted(maps.Keys(turns)) // in one order, so that two heartbeats cannot lock each other out
 	var rows []struct {
 		ID    string `db:"id"`
 		Epoch int64  `db:"epoch"`
 	}
 	err := s.write.run(ctx, s.write.dialect.write, "renew leases", func(ctx context.Context, t *tx) error {
 		rows = nil
-		return t.all(ctx, &rows, `UPDATE turns SET lease_until = {now+?} WHERE owner = ? AND owner <> '' AND state = 'running' RETURNING id, epoch`,
-			lease.Milliseconds(), owner)
+		return t.allIn(ctx, &rows, `UPDATE turns SET lease_until = {now+?} WHERE owner = ? AND state = 'running' AND id IN (?) RETURNING id, epoch`,
+			lease.Milliseconds(), owner, ids)
 	})
 	if err != nil {
 		return nil, err
 	}
-	epochs := make(map[string]int64, len(rows))
+	owned := make(chat.Epochs, len(rows))
 	for _, row := range rows {
-		epochs[row.ID] = row.Epoch
+		owned[row.ID] = row.Epoch
 	}
-	return epochs, nil
+	return owned, nil
 }
 
 // LetGo ends the leases of owner: anyone can claim its turns at once.

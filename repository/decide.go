@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -43,8 +42,9 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 		return chat.Decided{}, err
 	}
 	byID := make(map[string]callRow, len(rows))
-	pending := map[string]int{} // by anchor
+	pending, turns := map[string]int{}, map[string]string{} // by anchor
 	for _, row := range rows {
+		turns[row.MessageID] = row.TurnID
 		if row.ApprovalID != nil {
 			byID[*row.ApprovalID] = row
 		}
@@ -61,7 +61,7 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 	for _, d := range ds {
 		was, call, effect, err := t.apply(ctx, byID, d, by)
 		if err != nil {
-			if !decisionError(err) {
+			if !chat.Refused(err) {
 				return chat.Decided{}, err
 			}
 			failed = append(failed, chat.BatchItem{ApprovalID: d.ApprovalID, Err: err})
@@ -84,10 +84,7 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 		}
 		out.Results = append(out.Results, result)
 	}
-	switch {
-	case len(failed) > 0 && len(ds) == 1:
-		return chat.Decided{}, failed[0].Err
-	case len(failed) > 0:
+	if len(failed) > 0 {
 		return chat.Decided{}, &chat.BatchError{Items: failed}
 	}
 	for _, n := range pending {
@@ -101,7 +98,7 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 	for _, anchor := range anchors {
 		if pending[anchor] == 0 {
 			queued[anchor] = new(int64)
-			writes = append(writes, t.goOn(anchor, queued[anchor]))
+			writes = append(writes, t.goOn(turns[anchor], queued[anchor]))
 		}
 	}
 	if err := t.together(ctx, writes); err != nil {
@@ -118,19 +115,10 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 	return out, nil
 }
 
-// decisionError reports whether an error is about one decision of a batch,
-// not about the database.
-func decisionError(err error) bool {
-	for _, kind := range []error{chat.ErrNotFound, chat.ErrConflict, chat.ErrGone, chat.ErrInvalid, chat.ErrMalformed} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
-}
-
 // anchorsOf reads the calls of all messages that the decisions are about.
 // Only what is decided now is read whole: another call's output may be large.
+// The topic is compared here and not in the query, where it would offer the
+// planner a way through all parts of the topic.
 func (t *topicTx) anchorsOf(ctx context.Context, ds []chat.Decision) ([]callRow, error) {
 	ids := make([]string, len(ds))
 	for i, d := range ds {
@@ -138,14 +126,16 @@ func (t *topicTx) anchorsOf(ctx context.Context, ds []chat.Decision) ([]callRow,
 	}
 	var rows []callRow
 	if err := t.allIn(ctx, &rows, `
-		SELECT p.message_id, p.position, p.state, p.approval_id, CASE WHEN p.approval_id IN (?) THEN p.payload ELSE '' END AS payload, m.epoch
-		FROM parts p JOIN messages m ON m.topic_id = p.topic_id AND m.id = p.message_id
-		WHERE p.topic_id = ? AND p.tool_call_id IS NOT NULL
-			AND p.message_id IN (SELECT q.message_id FROM parts q WHERE q.topic_id = ? AND q.approval_id IN (?))
-		ORDER BY p.message_id, p.position`, ids, t.topic.ID, t.topic.ID, ids); err != nil {
+		SELECT p.topic_id, p.message_id, p.position, p.state, p.approval_id,
+			CASE WHEN p.approval_id IN (?) THEN p.payload ELSE '' END AS payload, m.epoch, m.turn_id
+		FROM (SELECT DISTINCT topic_id, message_id FROM parts WHERE approval_id IN (?)) q
+		JOIN messages m ON m.topic_id = q.topic_id AND m.id = q.message_id
+		JOIN parts p ON p.topic_id = q.topic_id AND p.message_id = q.message_id
+		WHERE p.tool_call_id IS NOT NULL
+		ORDER BY p.message_id, p.position`, ids, ids); err != nil {
 		return nil, fmt.Errorf("read the calls: %w", err)
 	}
-	return rows, nil
+	return slices.DeleteFunc(rows, func(r callRow) bool { return r.TopicID != t.topic.ID }), nil
 }
 
 // apply finds the call of a decision and applies it, without writing.
@@ -178,15 +168,13 @@ func (t *tx) noApproval(ctx context.Context, topicID, approvalID string) error {
 	return chat.NotFound("There is no approval %s in this topic.", approvalID)
 }
 
-// goOn moves the turn of an anchor on if it waits. That is a compare-and-set:
-// whoever comes second changes nothing.
-func (t *topicTx) goOn(anchorID string, queued *int64) statement {
+// goOn moves a turn on if it waits. That is a compare-and-set: whoever comes
+// second changes nothing.
+func (t *topicTx) goOn(turnID string, queued *int64) statement {
 	return statement{
-		doing: "queue the turn of message " + anchorID,
-		query: `
-			UPDATE turns SET state = 'queued', first_output_at = NULL, updated_at = ?
-			WHERE topic_id = ? AND message_id = ? AND state = 'awaiting-approval'`,
-		args: []any{t.at, t.topic.ID, anchorID},
-		rows: queued,
+		doing: "queue turn " + turnID,
+		query: `UPDATE turns SET state = 'queued', first_output_at = NULL, updated_at = ? WHERE id = ? AND state = 'awaiting-approval'`,
+		args:  []any{t.at, turnID},
+		rows:  queued,
 	}
 }

@@ -27,8 +27,15 @@ type dialect struct {
 	// write and read are how transactions begin. A read sees one state from
 	// its first statement on.
 	write, read *sql.TxOptions
+	// watches says that the driver cuts a transaction's running statement when
+	// the context that it began with ends; to watch each statement too would
+	// cost a goroutine for each.
+	watches bool
 	// merges says that writes can be the parts of one statement.
 	merges bool
+	// tries bounds how often a transaction is run when it is refused for the
+	// sake of another, or its connection turns out to be dead.
+	tries int
 	// again reports that the database refused a transaction for the sake of
 	// another one: nothing was written, and it may succeed when run again.
 	again func(error) bool
@@ -49,9 +56,11 @@ const (
 
 func postgres() *dialect {
 	return &dialect{
-		name:   "postgres",
-		bind:   sqlx.DOLLAR,
-		merges: true,
+		name:    "postgres",
+		bind:    sqlx.DOLLAR,
+		tries:   6,
+		watches: true,
+		merges:  true,
 		macros: strings.NewReplacer(
 			"{now}", postgresNow,
 			"{now+?}", postgresNow+" + CAST(? AS double precision) * interval '1 millisecond'",
@@ -66,6 +75,10 @@ func postgres() *dialect {
 			return code == "40001" || code == "40P01"
 		},
 		away: func(err error) bool {
+			var e *pq.Error
+			if errors.As(err, &e) && e.Fatal() { // no session could be had
+				return true
+			}
 			code := postgresCode(err)
 			switch code {
 			case "57P01", "57P02", "57P03", // shutting down, crashed, starting
@@ -91,8 +104,9 @@ func postgresCode(err error) string {
 
 func sqliteDialect() *dialect {
 	return &dialect{
-		name: "sqlite",
-		bind: sqlx.QUESTION,
+		name:  "sqlite",
+		bind:  sqlx.QUESTION,
+		tries: 2, // each has waited for busy_timeout
 		macros: strings.NewReplacer(
 			"{now}", sqliteNow+")",
 			"{now+?}", sqliteNow+", (? / 1000.0) || ' seconds')",

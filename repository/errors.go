@@ -28,23 +28,15 @@ func (d *dialect) retryable(err error) bool {
 	return disconnected(err) && !errors.As(err, &c)
 }
 
-var kinds = []error{
-	chat.ErrNotFound, chat.ErrConflict, chat.ErrGone, chat.ErrInvalid, chat.ErrMalformed, chat.ErrUnavailable, chat.ErrLost,
-	errUnchanged,
-}
-
 // known gives an error its kind. What the caller can act on is returned as it
 // is; everything else says what was being done.
 func (d *dialect) known(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, kind := range kinds {
-		if errors.Is(err, kind) {
-			return err
-		}
-	}
 	switch {
+	case chat.Refused(err), errors.Is(err, chat.ErrUnavailable), errors.Is(err, chat.ErrLost), errors.Is(err, errUnchanged):
+		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", doing, ctx.Err())
 	case d.unstorable(err):

@@ -210,19 +210,23 @@ func (t *topicTx) sendQueued(ctx context.Context, messageID string) (chat.Sent, 
 	return t.sent(ctx, messageID)
 }
 
-// sendNext sends the first queued message if the turn that has ended was the
-// last open one of its siblings, at the end of the active branch.
-func (t *topicTx) sendNext(ctx context.Context, ended turnRow) error {
+// sendNext sends the first queued message, now that a turn is done, if nothing
+// is open at the end of the active branch and nothing ended badly there: after
+// an error or a stop, what is queued stays until a person sends it.
+func (t *topicTx) sendNext(ctx context.Context) error {
 	group, err := t.activeGroup(ctx)
-	if err != nil || group != ended.GroupID {
-		return err
-	}
-	active, _, err := t.activeTurns(ctx)
-	if err != nil || len(active) > 0 {
+	if err != nil {
 		return err
 	}
 	var id string
-	ok, err := t.find(ctx, &id, `
+	ok, err := t.find(ctx, &id, `SELECT id FROM turns WHERE topic_id = ? AND group_id = ? AND state <> 'done' LIMIT 1`, t.topic.ID, group)
+	if err != nil {
+		return fmt.Errorf("find what is not done: %w", err)
+	}
+	if ok {
+		return nil
+	}
+	ok, err = t.find(ctx, &id, `
 		SELECT id FROM messages WHERE topic_id = ? AND status = 'queued' AND deleted_at IS NULL ORDER BY queue_position LIMIT 1`, t.topic.ID)
 	if err != nil {
 		return fmt.Errorf("find the next queued message: %w", err)

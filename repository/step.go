@@ -51,8 +51,7 @@ func (s *Store) FirstOutput(ctx context.Context, f chat.Fence) (chat.Change, err
 // is taken, or leaves a gap, is chat.ErrConflict: it was committed before.
 func (s *Store) CommitStep(ctx context.Context, f chat.Fence, step chat.Step) (chat.Change, error) {
 	return s.fencedChange(ctx, "commit a step", f, func(ctx context.Context, t *topicTx) error {
-		turn, err := t.fenced(ctx, f, chat.TurnRunning)
-		if err != nil {
+		if _, err := t.fenced(ctx, f, chat.TurnRunning); err != nil {
 			return err
 		}
 		count, err := t.countParts(ctx, f.MessageID)
@@ -88,14 +87,14 @@ func (s *Store) CommitStep(ctx context.Context, f chat.Fence, step chat.Step) (c
 		if err := t.writeTurn(ctx, f, `steps = steps + 1, state = 'done', owner = '', lease_until = NULL`); err != nil {
 			return err
 		}
-		if err := t.setMessageStatus(ctx, f.MessageID, chat.MessageSuccess, nil); err != nil {
+		if err := t.setMessageStatus(ctx, f.MessageID, chat.MessageSuccess, step.Notice); err != nil {
 			return err
 		}
 		t.topic.LastCompletedAt = t.at
 		if _, err := t.exec(ctx, `UPDATE topics SET last_completed_at = ? WHERE id = ?`, t.at, t.topic.ID); err != nil {
 			return fmt.Errorf("record when the topic was done: %w", err)
 		}
-		return t.sendNext(ctx, turn)
+		return t.sendNext(ctx)
 	})
 }
 

@@ -10,10 +10,10 @@ import (
 
 // Stop ends the open turns at the end of the active branch, and those of
 // other branches that run. What waits in another branch stays as it is.
-func (s *Store) Stop(ctx context.Context, topicID string) (chat.Stopped, chat.Change, error) {
-	var stopped chat.Stopped
+func (s *Store) Stop(ctx context.Context, topicID string) (chat.Epochs, chat.Change, error) {
+	var stopped chat.Epochs
 	c, err := s.change(ctx, "stop", topicID, func(ctx context.Context, t *topicTx) error {
-		stopped = chat.Stopped{Revision: t.before()}
+		stopped = chat.Epochs{}
 		turns, others, err := t.activeTurns(ctx)
 		if err != nil {
 			return err
@@ -30,13 +30,12 @@ func (s *Store) Stop(ctx context.Context, topicID string) (chat.Stopped, chat.Ch
 			if err := t.abort(ctx, turn, chat.ResolutionCancelled); err != nil {
 				return err
 			}
-			stopped.TurnIDs = append(stopped.TurnIDs, turn.ID)
+			stopped[turn.ID] = turn.Epoch
 		}
-		stopped.Revision = t.revision()
 		return nil
 	})
 	if err != nil {
-		return chat.Stopped{}, chat.Change{}, err
+		return nil, chat.Change{}, err
 	}
 	return stopped, c, nil
 }
@@ -45,12 +44,8 @@ func (s *Store) Stop(ctx context.Context, topicID string) (chat.Stopped, chat.Ch
 // while the owner of the fence ran it, and lets go of the turn.
 func (s *Store) KeepPartial(ctx context.Context, f chat.Fence, position int, partial chat.Parts) (chat.Change, error) {
 	return s.fencedChange(ctx, "keep the text of a stopped turn", f, func(ctx context.Context, t *topicTx) error {
-		turn, err := t.fenced(ctx, f, chat.TurnAborted)
-		if err != nil {
+		if _, err := t.fenced(ctx, f, chat.TurnAborted); err != nil {
 			return err
-		}
-		if turn.Owner == "" {
-			return chat.ErrLost
 		}
 		brokenAt, err := t.replaceFrom(ctx, f.MessageID, position, partial)
 		if err != nil {

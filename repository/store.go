@@ -12,6 +12,7 @@ package repository
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +22,7 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
-	_ "github.com/lib/pq"  // driver "postgres"
+	"github.com/lib/pq"
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -39,6 +40,8 @@ type Options struct {
 	Exclusive bool
 	// MaxConns bounds the connections to PostgreSQL; 0 is 16.
 	MaxConns int
+	// NetworkTimeout bounds each read from and write to PostgreSQL; 0 is 10 s.
+	NetworkTimeout time.Duration
 	// NoPrepare sends every statement whole. A pgbouncer in transaction mode
 	// needs it.
 	NoPrepare bool
@@ -73,20 +76,54 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.New("open the database: its URL must begin with postgres://")
 	}
 	d := postgres()
-	db, err := sqlx.Open("postgres", o.URL)
+	connector, err := pq.NewConnector(planOnce(o))
 	if err != nil {
 		// The driver's error may hold the URL, and with it the password.
 		return nil, errors.New("open the database: its URL is not valid")
 	}
-	conns := max(cmp.Or(o.MaxConns, 16), 2) // a migration needs one beside its lock
+	// Its own connections: a migration of another process is waited for in the
+	// server, longer than any read of ours may take.
+	migrating := sql.OpenDB(connector)
+	err = migratePostgres(ctx, migrating, o.Logger)
+	if err := errors.Join(err, migrating.Close()); err != nil {
+		return nil, d.known(ctx, "open the database", err)
+	}
+
+	bounded, err := pq.NewConnector(planOnce(o))
+	if err != nil {
+		return nil, errors.New("open the database: its URL is not valid")
+	}
+	conns := cmp.Or(o.MaxConns, 16)
+	var db *sqlx.DB
+	bounded.Dialer(dialer{timeout: cmp.Or(o.NetworkTimeout, defaultNetworkTimeout), silent: func() {
+		go func() { // not on the connection's own goroutine: it holds the pool's lock of it
+			db.SetMaxIdleConns(0) // closes those that rest
+			db.SetMaxIdleConns(conns)
+		}()
+	}})
+	db = sqlx.NewDb(sql.OpenDB(bounded), "postgres")
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	if err := migratePostgres(ctx, db.DB, o.Logger); err != nil {
+	p := newPool(db, d, !o.NoPrepare)
+	if err := p.ping(ctx); err != nil {
 		return nil, errors.Join(d.known(ctx, "open the database", err), db.Close())
 	}
-	p := newPool(db, d, !o.NoPrepare)
 	return &Store{write: p, read: p}, nil
+}
+
+// planOnce has PostgreSQL plan a prepared statement once for a connection, and
+// not five times before it decides that once is enough: all of ours find their
+// rows by key. A URL that says otherwise is left as it is.
+func planOnce(o Options) string {
+	u, err := url.Parse(o.URL)
+	if err != nil || o.NoPrepare || u.Query().Has("plan_cache_mode") {
+		return o.URL
+	}
+	q := u.Query()
+	q.Set("plan_cache_mode", "force_generic_plan")
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 func openSQLite(ctx context.Context, o Options) (_ *Store, err error) {

@@ -128,15 +128,15 @@ func set(member, value *string) {
 
 // DeleteTopic ends the topic's turns, closes its approvals and removes what
 // it holds. The record of its decisions stays, and so do its ids.
-func (s *Store) DeleteTopic(ctx context.Context, topicID string) (chat.Stopped, chat.Change, error) {
-	var stopped chat.Stopped
+func (s *Store) DeleteTopic(ctx context.Context, topicID string) (chat.Epochs, chat.Change, error) {
+	var stopped chat.Epochs
 	c, err := s.change(ctx, "delete a topic", topicID, func(ctx context.Context, t *topicTx) error {
 		var ids []string
 		if err := t.all(ctx, &ids, `SELECT id FROM messages WHERE topic_id = ? AND deleted_at IS NULL`, topicID); err != nil {
 			return err
 		}
-		turns, err := t.bury(ctx, ids)
-		if err != nil {
+		var err error
+		if stopped, err = t.bury(ctx, ids); err != nil {
 			return err
 		}
 		if _, err := t.exec(ctx, `
@@ -145,7 +145,6 @@ func (s *Store) DeleteTopic(ctx context.Context, topicID string) (chat.Stopped, 
 			return err
 		}
 		t.deleted, t.parts = true, nil
-		stopped = chat.Stopped{TurnIDs: turns, Revision: t.revision()}
 		return nil
 	})
 	return stopped, c, err

@@ -14,13 +14,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-const (
-	// tries bounds how often a transaction is run when it is refused for the
-	// sake of another, or its connection turns out to be dead.
-	tries = 6
-	// commitTimeout bounds a COMMIT, which the caller's context does not.
-	commitTimeout = 10 * time.Second
-)
+// commitTimeout bounds a COMMIT, which the caller's context does not.
+const commitTimeout = 10 * time.Second
 
 // pool is a set of connections with the statements that are prepared on them.
 type pool struct {
@@ -91,17 +86,21 @@ func (p *pool) close() error {
 // results. Its context ends with the caller's, until the commit, which once
 // begun is not interrupted.
 func (p *pool) run(ctx context.Context, opts *sql.TxOptions, doing string, fn func(context.Context, *tx) error) error {
-	var err error
-	for try := range tries {
-		if try > 0 && !pause(ctx, try) {
-			break
-		}
-		if err = p.once(ctx, opts, fn); err == nil || !p.dialect.retryable(err) {
-			break
+	began := time.Now()
+	for try := 1; ; try++ {
+		err := p.once(ctx, opts, fn)
+		if err == nil || !p.dialect.retryable(err) || try >= p.dialect.tries || time.Since(began) > triesTime || !pause(ctx, try) {
+			return p.dialect.known(ctx, doing, err)
 		}
 	}
-	return p.dialect.known(ctx, doing, err)
 }
+
+// triesTime is how long a transaction may have taken and yet be run again: a
+// database that hangs is not asked twice by one caller.
+const triesTime = 2 * time.Second
+
+// ping reports whether the database answers.
+func (p *pool) ping(ctx context.Context) error { return p.db.PingContext(ctx) }
 
 // pause waits a few milliseconds, unevenly, so that two that collided do not
 // collide again. It reports false if ctx ended.
@@ -130,7 +129,11 @@ func (p *pool) once(ctx context.Context, opts *sql.TxOptions, fn func(context.Co
 	defer func() { p.learn(ctx, t.missing) }()
 	defer func() { _ = x.Rollback() }() // does nothing after a commit
 
-	if err := fn(inner, t); err != nil {
+	running := inner
+	if p.dialect.watches {
+		running = context.WithoutCancel(inner)
+	}
+	if err := fn(running, t); err != nil {
 		return err
 	}
 	if !detach() { // the caller left before the commit began
@@ -267,47 +270,38 @@ const most = 8
 // each other, in as few round trips as the database can do.
 func (t *tx) together(ctx context.Context, statements []statement) error {
 	for chunk := range slices.Chunk(statements, most) {
-		counts := make([]int64, len(chunk))
-		if t.pool.dialect.merges && len(chunk) > 1 {
-			if err := t.merged(ctx, chunk, counts); err != nil {
-				return fmt.Errorf("%s: %w", chunk[0].doing, err)
-			}
-		} else {
-			for i, s := range chunk {
-				var err error
-				if counts[i], err = t.exec(ctx, s.query, s.args...); err != nil {
-					return fmt.Errorf("%s: %w", s.doing, err)
-				}
-			}
+		if t.pool.dialect.merges && len(chunk) > 1 && !slices.ContainsFunc(chunk[:len(chunk)-1], func(s statement) bool { return s.rows != nil }) {
+			chunk = []statement{merged(chunk)}
 		}
-		for i, s := range chunk {
-			if s.one && counts[i] != 1 {
-				return fmt.Errorf("%s: %d rows were changed", s.doing, counts[i])
+		for _, s := range chunk {
+			n, err := t.exec(ctx, s.query, s.args...)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.doing, err)
+			}
+			if s.one && n != 1 {
+				return fmt.Errorf("%s: %d rows were changed", s.doing, n)
 			}
 			if s.rows != nil {
-				*s.rows = counts[i]
+				*s.rows = n
 			}
 		}
 	}
 	return nil
 }
 
-// merged runs statements as the parts of one, and counts the rows of each.
-func (t *tx) merged(ctx context.Context, statements []statement, counts []int64) error {
-	var with, sums []string
+// merged makes one statement of several. The rows that it changes are those of
+// the last; to count those of the others too would cost more than the writes.
+// They name rows that were read under the topic's lock, so they are there.
+func merged(statements []statement) statement {
+	last := statements[len(statements)-1]
+	var with []string
 	var args []any
-	for i, s := range statements {
-		with = append(with, fmt.Sprintf("s%d AS (%s RETURNING 1)", i, s.query))
-		sums = append(sums, fmt.Sprintf("(SELECT count(*) FROM s%d)", i))
+	for i, s := range statements[:len(statements)-1] {
+		with = append(with, fmt.Sprintf("s%d AS (%s)", i, s.query))
 		args = append(args, s.args...)
 	}
-	text := t.pool.text("WITH " + strings.Join(with, ", ") + " SELECT " + strings.Join(sums, ", "))
-	dest := make([]any, len(counts))
-	for i := range counts {
-		dest[i] = &counts[i]
-	}
-	if stmt := t.stmt(ctx, text); stmt != nil {
-		return stmt.QueryRowContext(ctx, args...).Scan(dest...)
-	}
-	return t.ext().QueryRowxContext(ctx, text, args...).Scan(dest...)
+	last.query = "WITH " + strings.Join(with, ", ") + " " + last.query
+	last.args = append(args, last.args...)
+	last.doing = statements[0].doing
+	return last
 }

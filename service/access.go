@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"time"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -28,18 +27,26 @@ func (s *Service) NewLogin(ctx context.Context, principal string) (string, error
 	return s.newToken(ctx, chat.TokenLogin, principal, loginLife)
 }
 
-// Login takes the secret of a login link, or a bearer token, and gives the
+// Login takes the secret of a login link, which it uses up, and gives the
 // secret of a session and whose it is.
 func (s *Service) Login(ctx context.Context, secret string) (session, principal string, err error) {
 	t, err := s.store.TakeToken(ctx, digest(secret), chat.TokenLogin)
-	if errors.Is(err, chat.ErrNotFound) {
-		t, err = s.store.FindToken(ctx, digest(secret), chat.TokenBearer)
-	}
 	if err != nil {
 		return "", "", err
 	}
 	session, err = s.newToken(ctx, chat.TokenSession, t.Principal, sessionLife)
 	return session, t.Principal, err
+}
+
+// SignIn takes a bearer token and gives the secret of a session and whose it
+// is. It is apart from Login so that a token that lasts never works in a URL.
+func (s *Service) SignIn(ctx context.Context, bearer string) (session, principal string, err error) {
+	principal, err = s.Authenticate(ctx, bearer, chat.TokenBearer)
+	if err != nil {
+		return "", "", err
+	}
+	session, err = s.newToken(ctx, chat.TokenSession, principal, sessionLife)
+	return session, principal, err
 }
 
 // Authenticate finds whose secret it is; ErrNotFound if nobody's.

@@ -8,22 +8,32 @@ import (
 )
 
 // Decide applies a batch of decisions to a topic: all of them, or none. One
-// transaction decides; everybody is told after it; the turn goes on once its
-// last approval is decided. Deciding the same again is harmless.
+// transaction decides; everybody is told after it; a turn goes on once its
+// last approval is decided. Deciding the same again is harmless. A decision
+// that cannot be applied gives a *chat.BatchError, also if it is the only one.
 func (s *Service) Decide(ctx context.Context, topicID string, ds []chat.Decision, by chat.Decider) (chat.Decided, error) {
+	var wrong []chat.BatchItem
 	for _, d := range ds {
-		if d.UpdatedInput != nil {
-			if err := s.checkEdit(ctx, topicID, d); err != nil {
-				return chat.Decided{}, err
-			}
+		if d.UpdatedInput == nil {
+			continue
 		}
+		switch err := s.checkEdit(ctx, topicID, d); {
+		case err == nil:
+		case chat.Refused(err):
+			wrong = append(wrong, chat.BatchItem{ApprovalID: d.ApprovalID, Err: err})
+		default:
+			return chat.Decided{}, err
+		}
+	}
+	if len(wrong) > 0 {
+		return chat.Decided{}, &chat.BatchError{Items: wrong}
 	}
 	decided, change, err := s.store.Decide(ctx, topicID, ds, by)
 	if err != nil {
 		return chat.Decided{}, err
 	}
 	s.announce(ctx, change)
-	if decided.Continuation == chat.ContinuationScheduled {
+	if change.Revision > 0 { // of several turns any may have been queued
 		s.engine.Wake()
 	}
 	return decided, nil

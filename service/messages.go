@@ -59,7 +59,7 @@ func (s *Service) DeleteMessage(ctx context.Context, topicID, messageID string) 
 	if err != nil {
 		return err
 	}
-	s.engine.Cancel(stopped.TurnIDs...)
+	s.engine.Cancel(stopped)
 	s.announce(ctx, change)
 	return nil
 }
@@ -81,7 +81,7 @@ func (s *Service) Stop(ctx context.Context, topicID string) (chat.Status, error)
 	if err != nil {
 		return chat.Status{}, err
 	}
-	s.engine.Cancel(stopped.TurnIDs...)
+	s.engine.Cancel(stopped)
 	s.announce(ctx, change)
 	return s.store.Status(ctx, topicID)
 }

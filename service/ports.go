@@ -24,7 +24,7 @@ type Store interface {
 	UpdateTopic(ctx context.Context, topicID string, p chat.TopicPatch) (chat.Topic, chat.Change, error)
 	// DeleteTopic cancels the topic's turns, closes its approvals and removes
 	// what it holds; a tombstone stays.
-	DeleteTopic(ctx context.Context, topicID string) (chat.Stopped, chat.Change, error)
+	DeleteTopic(ctx context.Context, topicID string) (chat.Epochs, chat.Change, error)
 
 	// Snapshot reads one consistent state of the topic: the newest limit
 	// messages of the active branch, or those before the message before.
@@ -41,7 +41,7 @@ type Store interface {
 	EditMessage(ctx context.Context, topicID, messageID string, m chat.NewMessage) (chat.Sent, chat.Change, error)
 	// DeleteMessage removes the message and all below it, cancels their turns
 	// and closes their approvals.
-	DeleteMessage(ctx context.Context, topicID, messageID string) (chat.Stopped, chat.Change, error)
+	DeleteMessage(ctx context.Context, topicID, messageID string) (chat.Epochs, chat.Change, error)
 	// SendQueued sends a queued message now; the topic must not be busy.
 	SendQueued(ctx context.Context, topicID, messageID string) (chat.Sent, chat.Change, error)
 	// Regenerate answers the user message above the given assistant message
@@ -55,9 +55,10 @@ type Store interface {
 	Select(ctx context.Context, topicID, messageID string) (chat.Topic, chat.Change, error)
 	// Stop ends the open turns of the topic's active branch, and running turns
 	// of any other branch, and settles their calls.
-	Stop(ctx context.Context, topicID string) (chat.Stopped, chat.Change, error)
+	Stop(ctx context.Context, topicID string) (chat.Epochs, chat.Change, error)
 
-	// Decide applies all decisions or none: lock the topic, read the committed
+	// Decide applies all decisions or none (a *chat.BatchError names those that
+	// stand in the way): lock the topic, read the committed
 	// parts, apply chat.Decide, write with the audit, and if nothing is pending
 	// any more move the turn from awaiting-approval to queued.
 	Decide(ctx context.Context, topicID string, ds []chat.Decision, by chat.Decider) (chat.Decided, chat.Change, error)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"log/slog"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -13,8 +12,8 @@ import (
 type Engine interface {
 	// Wake says that there may be a queued turn.
 	Wake()
-	// Cancel says that turns were stopped.
-	Cancel(turnIDs ...string)
+	// Cancel says that turns were stopped, as they were at these epochs.
+	Cancel(stopped chat.Epochs)
 }
 
 // Live announces committed changes to whoever watches.
@@ -45,7 +44,9 @@ type Options struct {
 	DefaultModel string
 	// CheckModel says why a model cannot be chosen; nil takes any.
 	CheckModel func(name string) error
-	Logger     *slog.Logger // discards by default
+	// HasServer reports whether there is a tool server with the id; nil takes
+	// any.
+	HasServer func(id string) bool
 }
 
 // Service is the operations of the server. All of them may be called at once
@@ -57,7 +58,6 @@ type Service struct {
 	tools  Tools
 	policy Policy
 	opt    Options
-	log    *slog.Logger
 }
 
 // New returns a service.
@@ -66,8 +66,10 @@ func New(store Store, engine Engine, live Live, tools Tools, policy Policy, opt 
 	if opt.CheckModel == nil {
 		opt.CheckModel = func(string) error { return nil }
 	}
-	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
-	return &Service{store: store, engine: engine, live: live, tools: tools, policy: policy, opt: opt, log: opt.Logger}
+	if opt.HasServer == nil {
+		opt.HasServer = func(string) bool { return true }
+	}
+	return &Service{store: store, engine: engine, live: live, tools: tools, policy: policy, opt: opt}
 }
 
 // announce tells everybody of what is committed. It must not be lost because

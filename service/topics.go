@@ -13,6 +13,11 @@ func (s *Service) CreateTopic(ctx context.Context, t chat.NewTopic) (chat.Topic,
 	if err := s.opt.CheckModel(t.Model); err != nil {
 		return chat.Topic{}, err
 	}
+	for _, id := range t.MCPServerIDs {
+		if !s.opt.HasServer(id) {
+			return chat.Topic{}, chat.Invalid("There is no tool server %s.", id)
+		}
+	}
 	topic, change, err := s.store.CreateTopic(ctx, t)
 	if err != nil {
 		return chat.Topic{}, err
@@ -53,7 +58,7 @@ func (s *Service) DeleteTopic(ctx context.Context, topicID string) error {
 	if err != nil {
 		return err
 	}
-	s.engine.Cancel(stopped.TurnIDs...)
+	s.engine.Cancel(stopped)
 	s.announce(ctx, change)
 	return nil
 }

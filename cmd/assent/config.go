@@ -45,7 +45,7 @@ func settings() []setting {
 	return []setting{
 		{"addr", "ASSENT_ADDR", "127.0.0.1:8420", "`address` to listen on", func(c *config, v string) error {
 			host, port, err := net.SplitHostPort(v)
-			if n, errPort := strconv.ParseUint(port, 10, 16); err != nil || errPort != nil || n > 65535 {
+			if _, errPort := strconv.ParseUint(port, 10, 16); err != nil || errPort != nil {
 				return fmt.Errorf("%q is not host:port", v)
 			}
 			c.Addr = net.JoinHostPort(host, port)

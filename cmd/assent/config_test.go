@@ -80,6 +80,7 @@ func TestRunExitCodes(t *testing.T) {
 		{[]string{"serve", "more"}, 2, "no arguments"},
 		{[]string{"serve", "-nonsense"}, 2, "nonsense"},
 		{[]string{"demo", "more"}, 2, "no arguments"},
+		{[]string{"health", "more"}, 2, "no arguments"},
 		{[]string{"token", "-data-dir", dir}, 1, "start the server once"},
 		{[]string{"token", "new", "ada", "-data-dir", dir}, 1, "start the server once"},
 		{[]string{"token", "new", "owner", "-data-dir", dir}, 2, "cannot be a principal's name"},
@@ -87,6 +88,8 @@ func TestRunExitCodes(t *testing.T) {
 		{[]string{"token", "old", "-data-dir", dir}, 2, "no argument"},
 		{[]string{"serve", "-data-dir", taken, "-addr", "127.0.0.1:0"}, 1, "data folder"},
 		{[]string{"serve", "-data-dir", dir, "-addr", "192.0.2.1:1"}, 1, "listen"},
+		{[]string{"serve", "-data-dir", filepath.Join(dir, "d"), "-workspace", dir}, 2, "read the owner's token"},
+		{[]string{"serve", "-data-dir", filepath.Join(dir, "d"), "-workspace", filepath.Join(dir, "d")}, 2, "read the owner's token"},
 		{[]string{"health", "-addr", "127.0.0.1:1"}, 1, "does not answer"},
 	} {
 		var out bytes.Buffer

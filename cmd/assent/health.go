@@ -12,9 +12,12 @@ import (
 // runHealth asks the server at the configured address whether it is ready,
 // for containers that have no other program to ask with.
 func runHealth(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
-	c, _, err := loadConfig("health", args, getenv, stderr)
+	c, rest, err := loadConfig("health", args, getenv, stderr)
 	if err != nil {
 		return err
+	}
+	if len(rest) > 0 {
+		return usageError{fmt.Errorf("health takes no arguments, got %q", rest)}
 	}
 	host, port, err := net.SplitHostPort(c.Addr)
 	if err != nil {

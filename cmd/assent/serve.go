@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +47,9 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
+	if err := apart(c); err != nil {
+		return err
+	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Addr)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -74,7 +78,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	engine := turn.New(store, modelNames{models}, tools, judge, hub, turn.Options{
 		Lease: c.Lease, MaxSteps: c.MaxSteps, ToolTimeout: c.ToolTimeout, ShutdownGrace: c.Shutdown, Logger: log,
 	})
-	svc := service.New(store, engine, hub, tools, judge, service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, Logger: log})
+	svc := service.New(store, engine, hub, tools, judge, service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, HasServer: catalogue.Has})
 	if err := ownToken(ctx, c, svc); err != nil {
 		return err
 	}
@@ -84,7 +88,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	}
 	handler := api.New(api.Options{
 		Service: svc, Models: models, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
-		Logger: log, Hosts: []string{ln.Addr().(*net.TCPAddr).IP.String()}, PublicURL: public, NoAuth: c.NoAuth,
+		Logger: log, Hosts: hosts(c, ln), PublicURL: public, NoAuth: c.NoAuth,
 	})
 
 	link := base + "/"
@@ -140,6 +144,26 @@ func listen(ctx context.Context, ln net.Listener, handler *api.API, log *slog.Lo
 	return nil
 }
 
+// apart sees to it that the tools cannot reach the server's own data: the
+// workspace may lie in the data folder, but never around it.
+func apart(c config) error {
+	if err := os.MkdirAll(c.Workspace, 0o700); err != nil {
+		return fmt.Errorf("make the workspace: %w", err)
+	}
+	data, err := filepath.EvalSymlinks(c.DataDir)
+	if err != nil {
+		return fmt.Errorf("find the data folder: %w", err)
+	}
+	workspace, err := filepath.EvalSymlinks(c.Workspace)
+	if err != nil {
+		return fmt.Errorf("find the workspace: %w", err)
+	}
+	if inner, err := filepath.Rel(workspace, data); err == nil && filepath.IsLocal(inner) {
+		return usageError{fmt.Errorf("-workspace: the data folder %s is inside the workspace %s, so that a model could read the owner's token; choose another folder", data, workspace)}
+	}
+	return nil
+}
+
 func openStore(ctx context.Context, c config, exclusive bool, log *slog.Logger) (*repository.Store, error) {
 	o := repository.Options{URL: c.DatabaseURL, NoPrepare: !c.Prepare, Exclusive: exclusive, Logger: log}
 	if c.DatabaseURL == "" {
@@ -159,6 +183,18 @@ func (c config) where() string {
 	return filepath.Join(c.DataDir, "assent.db")
 }
 
+// hosts are the names by which the server may be called: the one it was told
+// to listen on, and the address that became of it.
+func hosts(c config, ln net.Listener) []string {
+	names := []string{}
+	for _, addr := range []string{c.Addr, ln.Addr().String()} {
+		if host, _, err := net.SplitHostPort(addr); err == nil && host != "" {
+			names = append(names, host)
+		}
+	}
+	return names
+}
+
 // publicURL is where browsers find the server: what is configured, or else
 // where it listens. The second value is nil where nothing is configured.
 func publicURL(c config, ln net.Listener) (string, *url.URL, error) {
@@ -169,7 +205,8 @@ func publicURL(c config, ln net.Listener) (string, *url.URL, error) {
 	return c.PublicURL, u, err
 }
 
-// topicTools offers the whole catalogue to every topic.
+// topicTools offers to a topic the tools of the servers that it names, or of
+// all of them.
 type topicTools struct {
 	*mcp.Catalogue
 	log *slog.Logger
@@ -177,10 +214,13 @@ type topicTools struct {
 
 // Tools lists what can be listed: a server that does not answer must not stop
 // a turn that needs none of its tools.
-func (t topicTools) Tools(ctx context.Context, _ chat.Topic) ([]chat.Tool, error) {
+func (t topicTools) Tools(ctx context.Context, topic chat.Topic) ([]chat.Tool, error) {
 	tools, err := t.Catalogue.Tools(ctx)
 	if err != nil {
 		t.log.WarnContext(ctx, "some tools cannot be listed", slog.Any("error", err))
+	}
+	if len(topic.MCPServerIDs) > 0 {
+		tools = slices.DeleteFunc(tools, func(tool chat.Tool) bool { return !slices.Contains(topic.MCPServerIDs, tool.ServerID) })
 	}
 	return tools, nil
 }

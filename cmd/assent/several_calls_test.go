@@ -68,7 +68,7 @@ func TestOneOfTwoDecidedKeepsWaitingAndDoesNotAskTheModel(t *testing.T) {
 		w.until(topic, chat.TopicAwaitingApproval)
 		w.deny(topic, "a", "no")
 		s := w.status(topic)
-		if s.Status != chat.TopicAwaitingApproval || s.PendingApprovals != 1 || len(s.AwaitingApprovalAnchor) != 1 {
+		if s.Status != chat.TopicAwaitingApproval || s.PendingApprovals != 1 || len(s.AwaitingApprovalAnchors) != 1 {
 			t.Errorf("got %+v", s)
 		}
 		// Rejecting one leaves the other as it is.

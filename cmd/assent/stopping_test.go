@@ -245,3 +245,30 @@ func TestDeletingClosesCards(t *testing.T) {
 		}
 	})
 }
+
+func TestTheQueueGoesOnWhicheverBranchIsDone(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, w *world) {
+		w.answers(func(n int, _ llmtest.Request) llmtest.Turn {
+			if n == 2 {
+				return llmtest.Calls(call("note", "a"))
+			}
+			return llmtest.Text("ok")
+		})
+		w.start()
+		topic := w.topic()
+		w.send(topic, "one")
+		w.until(topic, chat.TopicDone)
+		first := w.last(topic)
+		w.want(202, "POST", "/topics/"+topic+"/messages/"+first.ID+"/regenerate", nil)
+		w.until(topic, chat.TopicAwaitingApproval)
+		if s := w.send(topic, "queued"); !s.Queued {
+			t.Fatal("not queued")
+		}
+		w.want(200, "POST", "/topics/"+topic+"/messages/"+first.ID+"/select", nil)
+		w.approve(topic, "a") // its branch is not the active one any more
+		w.eventually(func() bool {
+			h := w.history(topic)
+			return len(h.Queued) == 0 && len(h.Messages) == 4 && h.Status.Status == chat.TopicDone
+		}, func() string { return "the queue is stuck" })
+	})
+}

@@ -25,6 +25,12 @@ import (
 // user must be allowed to create databases.
 const EnvURL = "ASSENT_TEST_DATABASE_URL"
 
+// EnvDurable names the environment variable that, if it is "1", makes the
+// servers that are started wait for their disk, as one in production does.
+// Tests need no such server, and are slower with it; benchmarks measure
+// nothing without.
+const EnvDurable = "ASSENT_TEST_DURABLE"
+
 const statementTimeout = time.Minute
 
 // shared is the server of this test binary.

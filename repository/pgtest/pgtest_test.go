@@ -139,6 +139,32 @@ func TestServerRestartKeepsWhatWasCommitted(t *testing.T) {
 	}
 }
 
+func TestServersWaitForTheirDiskWhereThatIsAskedFor(t *testing.T) {
+	for value, want := range map[string]string{"": "off", "0": "off", "1": "on"} {
+		t.Run(EnvDurable+"="+value, func(t *testing.T) {
+			t.Setenv(EnvDurable, value)
+			s, err := Start(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.Stop(); err != nil {
+					t.Error(err)
+				}
+			}()
+			db := open(t, s.URL())
+			for _, setting := range []string{"fsync", "full_page_writes"} {
+				if got := query1[string](t, db, `SELECT current_setting($1)`, setting); got != want {
+					t.Errorf("%s is %s, want %s", setting, got, want)
+				}
+			}
+			if got := query1[string](t, db, `SELECT current_setting('synchronous_commit')`); got != "on" {
+				t.Errorf("synchronous_commit is %s", got)
+			}
+		})
+	}
+}
+
 func TestStartSaysWhyItCouldNot(t *testing.T) {
 	t.Run("no folder", func(t *testing.T) {
 		if _, err := Start(filepath.Join(t.TempDir(), "none")); err == nil || !strings.Contains(err.Error(), "folder") {

@@ -27,7 +27,8 @@ const (
 
 // Server is a PostgreSQL server of our own, on a port of 127.0.0.1 that stays
 // the same for as long as it lives. It trusts everybody who can connect, and
-// keeps nothing that a power failure would spare: it is for tests only.
+// keeps nothing that a power failure would spare, unless EnvDurable says so: it
+// is for tests only.
 type Server struct {
 	bin  string // folder of the programs
 	dir  string // holds the data, the log and the lock; removed by Stop
@@ -145,7 +146,10 @@ func (s *Server) run() error {
 	settings := []string{
 		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(s.port), "unix_socket_directories=",
 		"max_connections=300", "shared_buffers=64MB", "log_min_messages=warning", "timezone=UTC",
-		"fsync=off", "full_page_writes=off", "autovacuum_naptime=1h",
+		"autovacuum_naptime=1h",
+	}
+	if os.Getenv(EnvDurable) != "1" {
+		settings = append(settings, "fsync=off", "full_page_writes=off")
 	}
 	// It lives until Stop, and so under no shorter context.
 	cmd := exec.CommandContext(context.Background(), filepath.Join(s.bin, "postgres"), "-D", s.data())

@@ -148,7 +148,7 @@ var deleteTests = map[string]func(*bench){
 		if err != nil || !c.Reset || len(c.Parts)+len(c.Metadata)+len(c.Messages) != 0 {
 			b.Fatalf("%+v, %v", c, err)
 		}
-		b.same("stopped", []string{f.TurnID}, stopped.TurnIDs)
+		b.same("stopped", chat.Epochs{f.TurnID: f.Epoch}, stopped)
 		sameSet(b, []string{second.Message.ID, f.MessageID}, c.Removed)
 		snap := b.snapshot(topic.ID)
 		b.same("left", []string{"hello", "hi"}, texts(snap.Messages))
@@ -179,7 +179,7 @@ var deleteTests = map[string]func(*bench){
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.same("stopped", []string{f.TurnID}, stopped.TurnIDs)
+		b.same("stopped", chat.Epochs{f.TurnID: f.Epoch}, stopped)
 		_, err = b.KeepPartial(b.ctx, f.Fence, 0, say("late"))
 		b.is(err, chat.ErrLost)
 		_, err = b.Fail(b.ctx, f.Fence, 0, say("late"), chat.TurnError{})
@@ -219,7 +219,7 @@ var deleteTests = map[string]func(*bench){
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.same("stopped", []string{f.TurnID}, stopped.TurnIDs)
+		b.same("stopped", chat.Epochs{f.TurnID: f.Epoch}, stopped)
 		b.same("leaf", again.Turn.MessageID, b.snapshot(topic.ID).Topic.ActiveLeaf)
 		b.state(topic.ID, chat.TopicPending)
 		_, _, err = b.Decide(b.ctx, topic.ID, []chat.Decision{no(approvals[0])}, ada)

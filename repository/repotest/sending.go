@@ -243,4 +243,18 @@ var queueTests = map[string]func(*bench){
 			b.Fatalf("the active branch sent %v", ids(c.Messages))
 		}
 	},
+	"another branch that ends sends nothing of a queue that stays after an error": func(b *bench) {
+		topic, f, approvals := b.waiting(1)
+		sent, _, err := b.Regenerate(b.ctx, topic.ID, f.MessageID)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.send(topic.ID, "queued")
+		b.fail(b.claim(topic.ID, sent.Turn.ID))
+		b.decide(topic.ID, yes(approvals[0]))
+		if c := b.done(b.claim(topic.ID, f.TurnID), "old branch"); len(c.Messages) != 0 {
+			b.Errorf("the old branch sent %v", ids(c.Messages))
+		}
+		b.same("queued", 1, b.status(topic.ID).QueuedMessages)
+	},
 }

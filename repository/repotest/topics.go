@@ -88,7 +88,7 @@ var topicTests = map[string]func(*bench){
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.same("stopped", []string{f.TurnID}, stopped.TurnIDs)
+		b.same("stopped", chat.Epochs{f.TurnID: f.Epoch}, stopped)
 		_, _, err = b.Decide(b.ctx, topic.ID, []chat.Decision{yes(approvals[0])}, ada)
 		b.is(err, chat.ErrGone)
 		_, err = b.Call(b.ctx, topic.ID, approvals[0])

@@ -82,22 +82,28 @@ var turnTests = map[string]func(*bench){
 		topic := b.topic()
 		mine := b.claimFor(topic.ID, b.send(topic.ID, "hello").Turn.ID, "me", over)
 		_, other := b.start()
-		owned, err := b.Heartbeat(b.ctx, "me", lease)
+		both := chat.Epochs{mine.TurnID: mine.Epoch, other.TurnID: other.Epoch}
+		// A turn of ours that we do not know to be running here must lapse.
+		if owned, err := b.Heartbeat(b.ctx, "me", nil, lease); err != nil || len(owned) != 0 {
+			b.Errorf("owned %v, %v", owned, err)
+		}
+		b.same("claimable", []string{mine.TurnID}, b.claimable())
+		owned, err := b.Heartbeat(b.ctx, "me", both, lease)
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.same("owned", map[string]int64{mine.TurnID: 1}, owned)
+		b.same("owned", chat.Epochs{mine.TurnID: 1}, owned)
 		b.same("claimable", []string{}, b.claimable())
 		if _, _, err := b.Stop(b.ctx, topic.ID); err != nil {
 			b.Fatal(err)
 		}
 		for _, owner := range []string{"me", ""} {
-			owned, err := b.Heartbeat(b.ctx, owner, lease)
+			owned, err := b.Heartbeat(b.ctx, owner, both, lease)
 			if err != nil || len(owned) != 0 {
 				b.Errorf("%q owns %v, %v", owner, owned, err)
 			}
 		}
-		if owned, err := b.Heartbeat(b.ctx, "owner", lease); err != nil || owned[other.TurnID] != other.Epoch {
+		if owned, err := b.Heartbeat(b.ctx, "owner", both, lease); err != nil || owned[other.TurnID] != other.Epoch {
 			b.Errorf("owned %v, %v", owned, err)
 		}
 	},
@@ -202,7 +208,7 @@ var stepTests = map[string]func(*bench){
 		}
 		b.same("status", chat.Status{
 			TopicID: topic.ID, Revision: c.Revision, Status: chat.TopicAwaitingApproval, ActiveExecutions: []chat.Execution{},
-			AwaitingApprovalAnchor: []chat.Execution{{ExecutionID: f.TurnID, AnchorMessageID: f.MessageID, Pending: 1}}, PendingApprovals: 1,
+			AwaitingApprovalAnchors: []chat.Execution{{ExecutionID: f.TurnID, AnchorMessageID: f.MessageID, Pending: 1}}, PendingApprovals: 1,
 		}, b.status(topic.ID))
 		b.same("claimable", []string{}, b.claimable())
 		_, err = b.FirstOutput(b.ctx, f.Fence)

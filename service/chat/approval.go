@@ -160,8 +160,9 @@ func Finish(call ToolCall, r Result, at time.Time) (ToolCall, bool) {
 }
 
 const (
+	// StoppedText says that a call was stopped before it ran.
+	StoppedText = "Stopped before it ran. It was not run."
 	unknownText = "The outcome is unknown: the call was started, and the server lost sight of it before it ended. It may or may not have taken effect. It was not run again."
-	stoppedText = "Stopped before it ran. It was not run."
 )
 
 // Lose returns a started call whose run nobody watches any more as settled:
@@ -205,5 +206,5 @@ func Close(call ToolCall, why Resolution, at time.Time) (ToolCall, bool) {
 		call.State, call.Approval = CallOutputDenied, &a
 		return call, true
 	}
-	return Finish(call, Result{Outcome: OutcomeStopped, ErrorText: stoppedText}, at)
+	return Finish(call, Result{Outcome: OutcomeStopped, ErrorText: StoppedText}, at)
 }

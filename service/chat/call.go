@@ -186,6 +186,17 @@ func (ps Parts) Calls() []PlacedCall {
 	return calls
 }
 
+// Steps counts the steps among parts.
+func (ps Parts) Steps() int {
+	n := 0
+	for _, p := range ps {
+		if _, ok := p.(StepStart); ok {
+			n++
+		}
+	}
+	return n
+}
+
 // PlacedCall is a tool call and its position in the message.
 type PlacedCall struct {
 	Position int

@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -84,8 +85,35 @@ func (e *BatchError) Error() string {
 	return fmt.Sprintf("%d of the decisions cannot be applied; none was", len(e.Items))
 }
 
-// Unwrap makes a batch a conflict, whatever its items are.
-func (e *BatchError) Unwrap() error { return ErrConflict }
+// Unwrap makes a batch a conflict, whatever its items are, and leads to what
+// stood in the way.
+func (e *BatchError) Unwrap() []error {
+	errs := []error{ErrConflict}
+	for _, item := range e.Items {
+		errs = append(errs, item.Err)
+	}
+	return errs
+}
+
+// Refused reports whether an error says that what was asked for cannot be
+// done as things stand, and not that the server could not do it.
+func Refused(err error) bool {
+	for _, kind := range []error{ErrNotFound, ErrConflict, ErrGone, ErrInvalid, ErrMalformed} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// PanicText tells what a panic was without what its value may quote: the
+// runtime's own errors hold no input of a tool or a person, others may.
+func PanicText(value any) string {
+	if err, ok := value.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", value)
+}
 
 // InputError says where a tool's input breaks the tool's schema.
 type InputError struct {

@@ -47,7 +47,8 @@ type Message struct {
 	Revision  int64 // of the topic, when the message changed last
 }
 
-// TurnError is why a turn ended in error, fit to be shown.
+// TurnError is why a turn ended in error, or what is to be known of one that
+// ended well; fit to be shown.
 type TurnError struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`

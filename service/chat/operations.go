@@ -138,11 +138,9 @@ type AuditEntry struct {
 	Outcome       Outcome         `json:"outcome,omitempty"`
 }
 
-// Stopped names the turns that a stop ended, for whoever runs them.
-type Stopped struct {
-	TurnIDs  []string
-	Revision int64
-}
+// Epochs names turns, by id, each with the epoch that is meant: what is said
+// of it does not hold for a later claim of the same turn.
+type Epochs map[string]int64
 
 // TokenKind says what a stored token is good for.
 type TokenKind string

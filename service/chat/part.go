@@ -1,7 +1,7 @@
 // Package chat is the vocabulary of the server: topics, messages, the parts a
 // message is made of, turns and approvals, and the rules that say what may
 // happen to them. It imports nothing but the standard library, reads no clock
-// and does no I/O: times, ids and digests are arguments.
+// and does no I/O: times and ids are arguments.
 package chat
 
 import (

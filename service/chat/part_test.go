@@ -181,7 +181,7 @@ func TestStatusOf(t *testing.T) {
 		{"done", []chat.TurnView{turn(chat.TurnDone, true, 0)}, chat.TopicDone, 0, 0, 0},
 	} {
 		got := chat.StatusOf("t", 3, tt.turns, 2, &noon)
-		if got.Status != tt.want || got.PendingApprovals != tt.pending || len(got.ActiveExecutions) != tt.active || len(got.AwaitingApprovalAnchor) != tt.anchors || got.QueuedMessages != 2 {
+		if got.Status != tt.want || got.PendingApprovals != tt.pending || len(got.ActiveExecutions) != tt.active || len(got.AwaitingApprovalAnchors) != tt.anchors || got.QueuedMessages != 2 {
 			t.Errorf("%s: got %+v", tt.name, got)
 		}
 	}

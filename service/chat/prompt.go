@@ -171,7 +171,7 @@ func denialText(a *Approval) string {
 	case a.Resolution == ResolutionExpired:
 		b.WriteString("Nobody decided in time, so the question expired. The call was not run.")
 	case a.Resolution == ResolutionCancelled:
-		b.WriteString("The turn was stopped before anybody decided. The call was not run.")
+		b.WriteString("The turn ended before anybody decided. The call was not run.")
 	case a.Resolution == ResolutionSuperseded:
 		b.WriteString("The person went on without deciding. The call was not run.")
 	default:

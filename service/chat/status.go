@@ -19,14 +19,14 @@ const (
 // Status is what a topic is doing. It is a function of committed rows and
 // never stored.
 type Status struct {
-	TopicID                string      `json:"topicId"`
-	Revision               int64       `json:"revision"`
-	Status                 TopicState  `json:"status"`
-	ActiveExecutions       []Execution `json:"activeExecutions"`
-	AwaitingApprovalAnchor []Execution `json:"awaitingApprovalAnchors"`
-	PendingApprovals       int         `json:"pendingApprovals"`
-	QueuedMessages         int         `json:"queuedMessages"`
-	LastCompletedAt        *time.Time  `json:"lastCompletedAt,omitempty"`
+	TopicID                 string      `json:"topicId"`
+	Revision                int64       `json:"revision"`
+	Status                  TopicState  `json:"status"`
+	ActiveExecutions        []Execution `json:"activeExecutions"`
+	AwaitingApprovalAnchors []Execution `json:"awaitingApprovalAnchors"`
+	PendingApprovals        int         `json:"pendingApprovals"`
+	QueuedMessages          int         `json:"queuedMessages"`
+	LastCompletedAt         *time.Time  `json:"lastCompletedAt,omitempty"`
 }
 
 // Execution names a turn and its anchor; Pending counts the anchor's open
@@ -52,7 +52,7 @@ type TurnView struct {
 func StatusOf(topicID string, revision int64, turns []TurnView, queued int, lastCompletedAt *time.Time) Status {
 	s := Status{
 		TopicID: topicID, Revision: revision, Status: TopicIdle,
-		ActiveExecutions: []Execution{}, AwaitingApprovalAnchor: []Execution{},
+		ActiveExecutions: []Execution{}, AwaitingApprovalAnchors: []Execution{},
 		QueuedMessages: queued, LastCompletedAt: lastCompletedAt,
 	}
 	seen := map[TopicState]bool{}
@@ -68,10 +68,10 @@ func StatusOf(topicID string, revision int64, turns []TurnView, queued int, last
 				seen[TopicPending] = true
 			}
 			if t.Pending > 0 { // asked already, while a sibling call still runs
-				s.AwaitingApprovalAnchor = append(s.AwaitingApprovalAnchor, e)
+				s.AwaitingApprovalAnchors = append(s.AwaitingApprovalAnchors, e)
 			}
 		case TurnAwaitingApproval:
-			s.AwaitingApprovalAnchor = append(s.AwaitingApprovalAnchor, e)
+			s.AwaitingApprovalAnchors = append(s.AwaitingApprovalAnchors, e)
 			seen[TopicAwaitingApproval] = true
 		case TurnFailed:
 			seen[TopicError] = true

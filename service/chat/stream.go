@@ -2,8 +2,8 @@ package chat
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 )
 
@@ -66,11 +66,33 @@ type Delta struct {
 }
 
 // Draft folds stream events into the parts of one step. The zero value is an
-// empty draft.
+// empty draft. An event costs what it adds, however long the draft is.
 type Draft struct {
-	parts  Parts
-	length []int       // of each part's growing field, in UTF-16 units
-	calls  map[int]int // stream index of a call → position
+	parts []*draftPart // a builder must not be copied
+	calls map[int]int  // stream index of a call → position
+}
+
+// draftPart is a part whose growing field is kept apart until it is asked for.
+type draftPart struct {
+	start  Part
+	text   strings.Builder
+	length int // of text, in UTF-16 units
+}
+
+func (p *draftPart) part() Part {
+	switch start := p.start.(type) {
+	case Text:
+		start.Text = p.text.String()
+		return start
+	case Reasoning:
+		start.Text = p.text.String()
+		return start
+	case ToolCall:
+		start.RawInput = p.text.String()
+		return start
+	case File, StepStart, Other:
+	}
+	return p.start
 }
 
 // Apply adds ev to the draft and says what it changed. An event that changes
@@ -81,74 +103,76 @@ func (d *Draft) Apply(ev StreamEvent) (Delta, bool) {
 		if ev.Text == "" {
 			return Delta{}, false
 		}
-		if n := len(d.parts); n > 0 {
-			if t, ok := d.parts[n-1].(Text); ok {
-				t.Text += ev.Text
-				d.parts[n-1] = t
-				return d.grow(n-1, "text", ev.Text, nil), true
-			}
+		if _, ok := d.last().(Text); ok {
+			return d.grow(len(d.parts)-1, "text", ev.Text, nil), true
 		}
-		n := d.push(Text{Text: ev.Text, State: "streaming", ProviderMetadata: ev.Metadata})
+		n := d.push(Text{State: "streaming", ProviderMetadata: ev.Metadata})
 		return d.grow(n, "text", ev.Text, Text{State: "streaming"}), true
 	case StreamReasoning:
 		if ev.Text == "" {
 			return Delta{}, false
 		}
-		if n := len(d.parts); n > 0 {
-			if r, ok := d.parts[n-1].(Reasoning); ok {
-				r.Text += ev.Text
-				d.parts[n-1] = r
-				return d.grow(n-1, "text", ev.Text, nil), true
-			}
+		if _, ok := d.last().(Reasoning); ok {
+			return d.grow(len(d.parts)-1, "text", ev.Text, nil), true
 		}
-		n := d.push(Reasoning{Text: ev.Text, State: "streaming", ProviderMetadata: ev.Metadata})
+		n := d.push(Reasoning{State: "streaming", ProviderMetadata: ev.Metadata})
 		return d.grow(n, "text", ev.Text, Reasoning{State: "streaming"}), true
 	case StreamToolStart:
 		call := ToolCall{
-			Type: DynamicTool, ToolName: ev.Name, ToolCallID: ev.ID, State: CallInputStreaming,
-			RawInput: ev.Text, CallProviderMetadata: ev.Metadata,
+			Type: DynamicTool, ToolName: ev.Name, ToolCallID: ev.ID, State: CallInputStreaming, CallProviderMetadata: ev.Metadata,
 		}
 		n := d.push(call)
 		if d.calls == nil {
 			d.calls = map[int]int{}
 		}
 		d.calls[ev.Index] = n
-		call.RawInput = ""
 		return d.grow(n, "input", ev.Text, call), true
 	case StreamToolInput:
 		n, ok := d.calls[ev.Index]
 		if !ok || ev.Text == "" {
 			return Delta{}, false
 		}
-		call := d.parts[n].(ToolCall)
-		call.RawInput += ev.Text
-		d.parts[n] = call
 		return d.grow(n, "input", ev.Text, nil), true
 	}
 	return Delta{}, false
 }
 
-func (d *Draft) push(p Part) int {
-	d.parts = append(d.parts, p)
-	d.length = append(d.length, 0)
+// last is the part that was begun last, nil in an empty draft.
+func (d *Draft) last() Part {
+	if len(d.parts) == 0 {
+		return nil
+	}
+	return d.parts[len(d.parts)-1].start
+}
+
+func (d *Draft) push(start Part) int {
+	d.parts = append(d.parts, &draftPart{start: start})
 	return len(d.parts) - 1
 }
 
 func (d *Draft) grow(n int, field, text string, start Part) Delta {
-	delta := Delta{Part: n, Field: field, Offset: d.length[n], Text: text, Start: start}
-	d.length[n] += UTF16Len(text)
+	p := d.parts[n]
+	delta := Delta{Part: n, Field: field, Offset: p.length, Text: text, Start: start}
+	p.text.WriteString(text)
+	p.length += UTF16Len(text)
 	return delta
 }
 
 // Parts returns the draft as it stands: text parts are "streaming", calls are
 // input-streaming with their text in RawInput.
-func (d *Draft) Parts() Parts { return slices.Clone(d.parts) }
+func (d *Draft) Parts() Parts {
+	parts := make(Parts, len(d.parts))
+	for i, p := range d.parts {
+		parts[i] = p.part()
+	}
+	return parts
+}
 
 // Text returns what may be kept of a reply that did not complete: its text and
 // reasoning, marked as done. No call of a broken reply is kept.
 func (d *Draft) Text() Parts {
 	var kept Parts
-	for _, p := range d.parts {
+	for _, p := range d.Parts() {
 		switch p := p.(type) {
 		case Text:
 			p.State = "done"

@@ -120,7 +120,7 @@ func TestHearingTellsTheFivesApart(t *testing.T) {
 		want string
 	}{
 		{denied, "The person refused this call. It was not run. The reason given: only staging"},
-		{cancelled, "stopped before anybody decided"}, {expired, "expired"}, {superseded, "went on without deciding"},
+		{cancelled, "ended before anybody decided"}, {expired, "expired"}, {superseded, "went on without deciding"},
 		{failed, "disk full"}, {unknown, "outcome is unknown"}, {stopped, "Stopped before it ran"}, {refused, "A rule of this server refused this call. It was not run. The reason given: never on Fridays"},
 		{waiting(), "no result yet"},
 	} {

@@ -37,7 +37,7 @@ type Turn struct {
 	State         TurnState
 	Owner         string // the process that runs it, "" if none
 	Epoch         int64  // rises with every claim; fences the owner's writes
-	Steps         int    // committed model steps
+	Steps         int    // model steps since the turn began, or was retried last
 	FirstOutputAt *time.Time
 	// BrokenAt is the position from which the anchor's parts are the partial
 	// text of a step that failed; -1 if there is none. A retry drops them.
@@ -88,4 +88,7 @@ type Step struct {
 	Build func(at time.Time) Parts
 	// Done says that the turn ends with this step: it made no calls.
 	Done bool
+	// Notice is what a person should know of a reply that is complete and yet
+	// not all that it could be; nil for most.
+	Notice *TurnError
 }

@@ -56,7 +56,8 @@ import (
 var ErrClosed = errors.New("the hub is closed")
 
 // Source reads what is committed. A topic that does not exist is
-// chat.ErrNotFound; every other error is retried.
+// chat.ErrNotFound, one that was deleted chat.ErrGone; every other error is
+// retried.
 type Source interface {
 	Snapshot(ctx context.Context, topicID string, limit int, before string) (chat.Snapshot, error)
 	Status(ctx context.Context, topicID string) (chat.Status, error)

@@ -96,7 +96,7 @@ func (h *Hub) loadOnce(t *topic) (done bool, err error) {
 	} else {
 		err = h.readTopic(ctx, t.id, steps, snap)
 	}
-	gone := errors.Is(err, chat.ErrNotFound)
+	gone := isGone(err)
 	if err != nil && !gone {
 		return false, err
 	}
@@ -217,3 +217,6 @@ func (h *Hub) readStatuses(ctx context.Context, snap *snapshot) error {
 	}
 	return nil
 }
+
+// isGone reports whether a topic is not there, or not there any more.
+func isGone(err error) bool { return errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrGone) }

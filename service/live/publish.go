@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -76,14 +75,14 @@ func (h *Hub) publishStatus(ctx context.Context, topicID string, revision int64)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case errors.Is(err, chat.ErrNotFound): // removed since; that is announced by who removed it
+	case isGone(err): // removed since; that is announced by who removed it
 		delete(h.dirty, topicID)
 		return true
 	case err != nil:
 		want, known := h.dirty[topicID]
 		h.dirty[topicID] = max(want, revision)
 		if !known {
-			h.log.Warn("topic status cannot be read, will try again", slog.String("topic_id", topicID), slog.Any("error", err))
+			h.log.WarnContext(ctx, "topic status cannot be read, will try again", slog.String("topic_id", topicID), slog.Any("error", err))
 			select {
 			case h.retry <- struct{}{}:
 			default: // it is awake

@@ -4,22 +4,23 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/assent-chat/assent/service/chat"
 )
 
 // Reader follows any number of topics, and all statuses. One goroutine at a
-// time may call Next; Close may be called from any.
+// time may call Take; the other methods may be called from any.
 type Reader struct {
 	hub     *Hub
 	subs    []*sub
 	watched string // last part of the reader's ids
 	closed  bool
-	wake    chan struct{}
+	ready   func()      // tells the caller to look
+	detach  func() bool // from the end of the hub
 	// Room that one batch after the other uses.
 	heads [][]entry
 	seqs  []uint64
-	ids   []byte
 }
 
 // subState says how a subscription stands to its ring.
@@ -53,7 +54,12 @@ type sub struct {
 // otherwise; lastID may be anything. The reader must be closed.
 func (h *Hub) Subscribe(topics []string, statuses bool, lastID string) *Reader {
 	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
-	r := &Reader{hub: h, watched: watched(topics, statuses), wake: make(chan struct{}, 1)}
+	r := &Reader{hub: h, watched: watched(topics, statuses), ready: func() {}}
+	r.detach = context.AfterFunc(h.ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		r.poke()
+	})
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,8 +83,9 @@ func (r *Reader) watch(t *topic, seq uint64, held bool) {
 	r.subs = append(r.subs, s)
 }
 
-// Close ends the subscription. A Next that waits returns.
+// Close ends the subscription: Take returns ErrClosed from now on.
 func (r *Reader) Close() {
+	r.detach()
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
 	if r.closed {
@@ -96,44 +103,45 @@ func (r *Reader) Close() {
 	r.poke()
 }
 
-// poke makes a waiting Next look again. It never blocks.
-func (r *Reader) poke() {
-	select {
-	case r.wake <- struct{}{}:
-	default: // it will look anyway
-	}
+// OnReady has f called whenever Take may have something that it had not
+// before, be it events or an error, and also when it had not. Whoever calls
+// Take once after OnReady, and after each call of f that began after their
+// last Take did, misses nothing. f is called by whoever makes the news, which
+// may be Take itself, under the hub's lock: it must not wait, and must not call
+// the reader or the hub.
+func (r *Reader) OnReady(f func()) {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	r.ready = f
 }
 
-// Next waits until there is something and returns all that is new, in order.
-// A batch that reaches the hub's bound on bytes ends there. It returns
-// chat.ErrNotFound if the only topic that is watched does not exist, ErrClosed
-// once the reader or the hub is closed, or the error of ctx. A source that
-// cannot be read is no error: the reader waits for it.
-func (r *Reader) Next(ctx context.Context) ([]chat.LiveEvent, error) {
-	for {
-		events, err := r.gather()
-		if err != nil || len(events) > 0 {
-			return events, err
-		}
-		select {
-		case <-r.wake:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-r.hub.ctx.Done():
-			return nil, ErrClosed
-		}
+// poke is called under the hub's lock.
+func (r *Reader) poke() { r.ready() }
+
+// Take returns all that is new, in order, or nothing: it does not wait. A
+// batch that reaches the hub's bound on bytes ends there, and the function
+// given to OnReady is called for the rest. The batch lies in room if there is
+// enough, and what was in room is lost. The error is chat.ErrNotFound if the
+// only topic that is watched does not exist, and ErrClosed once the reader or
+// the hub is closed. A source that cannot be read is no error: there will be
+// more when it can.
+func (r *Reader) Take(room []chat.LiveEvent) ([]chat.LiveEvent, error) {
+	events, err := r.gather(room)
+	if err == nil && len(events) == 0 && r.hub.ctx.Err() != nil {
+		err = ErrClosed
 	}
+	return events, err
 }
 
 // gather takes what there is, of all rings at the same instant.
-func (r *Reader) gather() ([]chat.LiveEvent, error) {
+func (r *Reader) gather(room []chat.LiveEvent) ([]chat.LiveEvent, error) {
 	h := r.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if r.closed {
 		return nil, ErrClosed
 	}
-	var events []chat.LiveEvent
+	events := room[:0]
 	r.seqs = r.seqs[:0]
 	size := 0
 	take := func(name string, data []byte, seq uint64) {
@@ -142,6 +150,7 @@ func (r *Reader) gather() ([]chat.LiveEvent, error) {
 		size += len(data)
 	}
 
+	cut := false    // more is there than one batch takes
 	whole := true   // every subscription follows its ring
 	var high uint64 // a place below it is none: a snapshot is newer
 	for _, s := range r.subs {
@@ -155,7 +164,7 @@ func (r *Reader) gather() ([]chat.LiveEvent, error) {
 			s.state = over
 		case ready:
 			if size >= h.batchBytes {
-				whole = false
+				whole, cut = false, true
 				break
 			}
 			take("snapshot", s.snap.data, 0)
@@ -172,7 +181,12 @@ func (r *Reader) gather() ([]chat.LiveEvent, error) {
 		}
 	}
 
-	cut := r.merge(&size, take)
+	if r.merge(&size, take) {
+		cut = true
+	}
+	if cut {
+		r.poke()
+	}
 	if len(events) == 0 {
 		return nil, nil
 	}
@@ -261,19 +275,21 @@ func (s *sub) wants(e entry) bool {
 // number gives the events their ids: where the reader stands after each. An
 // event below high has none, because a snapshot before it is newer.
 func (r *Reader) number(events []chat.LiveEvent, high uint64) {
-	r.ids = r.ids[:0]
+	var ids strings.Builder
+	ids.Grow(len(events) * (len(r.hub.epoch) + len(r.watched) + 12))
 	ends := make([]int, 0, 16)
+	var number [20]byte
 	for _, seq := range r.seqs {
 		if seq >= high && seq > 0 {
-			r.ids = append(r.ids, r.hub.epoch...)
-			r.ids = append(r.ids, '.')
-			r.ids = strconv.AppendUint(r.ids, seq, 10)
-			r.ids = append(r.ids, '.')
-			r.ids = append(r.ids, r.watched...)
+			ids.WriteString(r.hub.epoch)
+			ids.WriteByte('.')
+			ids.Write(strconv.AppendUint(number[:0], seq, 10))
+			ids.WriteByte('.')
+			ids.WriteString(r.watched)
 		}
-		ends = append(ends, len(r.ids))
+		ends = append(ends, ids.Len())
 	}
-	all, from := string(r.ids), 0
+	all, from := ids.String(), 0
 	for i, end := range ends {
 		events[i].ID = all[from:end]
 		from = end

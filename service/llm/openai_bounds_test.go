@@ -3,6 +3,7 @@ package llm_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -235,7 +236,5 @@ func FuzzOpenAIStream(f *testing.F) {
 }
 
 func asModelError(err error, me **chat.ModelError) bool {
-	e, ok := err.(*chat.ModelError)
-	*me = e
-	return ok
+	return errors.As(err, me)
 }

@@ -19,6 +19,14 @@ import (
 // it came, before its outcome is taken to be unknown.
 const stopGrace = 2 * time.Second
 
+// maxOutput is the largest answer of a tool that is kept, in bytes. A client
+// stays below it by leaving out what does not fit.
+const maxOutput = 8 << 20
+
+// maxDepth is how deep a tool's answer may nest. Go's own decoder gives up at
+// 10,000, and a message wraps the answer in some levels of its own.
+const maxDepth = 1000
+
 // Catalogue is the tools of several servers, and the way to run them. It is
 // safe for concurrent use.
 type Catalogue struct {
@@ -80,11 +88,9 @@ func (c *Catalogue) Tools(ctx context.Context) ([]chat.Tool, error) {
 	return all, errors.Join(errs...)
 }
 
-// Lookup finds a tool by its server's id and its own name there. It reports
-// false also if the server does not answer.
-func (c *Catalogue) Lookup(ctx context.Context, serverID, tool string) (chat.Tool, bool) {
-	_, t, err := c.find(ctx, serverID, tool)
-	return t, err == nil
+// Has reports whether there is a server with the id.
+func (c *Catalogue) Has(serverID string) bool {
+	return slices.ContainsFunc(*c.servers.Load(), func(s Server) bool { return s.ID() == serverID })
 }
 
 // Validate holds an input against the tool's schema. A violation is a
@@ -104,7 +110,7 @@ func (c *Catalogue) Validate(tool chat.Tool, input json.RawMessage) error {
 func (c *Catalogue) Call(ctx context.Context, tool chat.Tool, input json.RawMessage, progress func(string)) chat.Result {
 	server, now, err := c.find(ctx, tool.ServerID, tool.Tool)
 	if ctx.Err() != nil {
-		return chat.Result{Outcome: chat.OutcomeStopped, ErrorText: "Stopped before it ran. It was not run."}
+		return chat.Result{Outcome: chat.OutcomeStopped, ErrorText: chat.StoppedText}
 	}
 	if err != nil {
 		return unavailable(err)
@@ -140,7 +146,7 @@ func (c *Catalogue) find(ctx context.Context, serverID, tool string) (Server, ch
 func serverTools(ctx context.Context, s Server) (tools []chat.Tool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			tools, err = nil, fmt.Errorf("list the tools of server %s: panic: %v", s.Name(), p)
+			tools, err = nil, fmt.Errorf("list the tools of server %s: panic: %s", s.Name(), chat.PanicText(p))
 		}
 	}()
 	tools, err = s.Tools(ctx)
@@ -202,13 +208,37 @@ func settle(ctx context.Context, tool chat.Tool, r chat.Result, err error) chat.
 	}
 }
 
-// output makes a tool's answer fit to be stored: JSON in UTF-8. What is not
-// JSON is kept as a JSON string.
-func output(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return json.RawMessage("null")
+// depth is how deep the brackets of valid JSON nest.
+func depth(raw json.RawMessage) int {
+	now, most, quoted := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			now++
+			most = max(most, now)
+		case c == '}' || c == ']':
+			now--
+		}
 	}
-	if json.Valid(raw) {
+	return most
+}
+
+// output makes a tool's answer fit to be stored and shown: JSON in UTF-8. What
+// is not JSON, or nests deeper than readers of JSON go, is kept as a JSON
+// string.
+func output(raw json.RawMessage) json.RawMessage {
+	switch {
+	case len(raw) == 0:
+		return json.RawMessage("null")
+	case len(raw) > maxOutput:
+		return json.RawMessage(fmt.Sprintf(`"The tool ran and answered %d bytes, which is more than is kept (%d)."`, len(raw), maxOutput))
+	}
+	if json.Valid(raw) && depth(raw) <= maxDepth {
 		return bytes.ToValidUTF8(raw, []byte("\uFFFD"))
 	}
 	text, err := chat.Marshal(strings.ToValidUTF8(string(raw), "\uFFFD"))

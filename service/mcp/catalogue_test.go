@@ -114,17 +114,36 @@ func TestToolsOfSeveralServers(t *testing.T) {
 	})
 }
 
-func TestLookupGoesByServerAndTool(t *testing.T) {
-	down := newScripted("down", "x")
-	down.list = func() error { return errors.New("connection refused") }
-	c := newCatalogue(t, newScripted("a", "x"), newScripted("b", "x"), down)
-	got, ok := c.Lookup(t.Context(), "id-b", "x")
-	if diff := cmp.Diff(scriptedTool("b", "x"), got); !ok || diff != "" {
-		t.Errorf("found %v (-want +got):\n%s", ok, diff)
+func TestHasGoesById(t *testing.T) {
+	c := newCatalogue(t, newScripted("a", "x"), newScripted("b", "x"))
+	for id, want := range map[string]bool{"id-a": true, "id-b": true, "a": false, "id-c": false, "": false} {
+		if got := c.Has(id); got != want {
+			t.Errorf("%q: got %v", id, got)
+		}
 	}
-	for _, miss := range [][2]string{{"id-b", "y"}, {"b", "x"}, {"id-c", "x"}, {"id-down", "x"}} {
-		if got, ok := c.Lookup(t.Context(), miss[0], miss[1]); ok {
-			t.Errorf("lookup of %v found %v", miss, got)
+}
+
+func TestAnAnswerThatIsTooLargeIsSaidNotKept(t *testing.T) {
+	s := newScripted("a", "x")
+	s.call = func(context.Context, string, json.RawMessage, func(string)) (chat.Result, error) {
+		return chat.Result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`"` + strings.Repeat("x", maxOutput) + `"`)}, nil
+	}
+	c := newCatalogue(t, s)
+	got := c.Call(t.Context(), scriptedTool("a", "x"), json.RawMessage(`{}`), nil)
+	if got.Outcome != chat.OutcomeOK || len(got.Output) > 200 || !strings.Contains(string(got.Output), "more than is kept") {
+		t.Errorf("got %s, %d bytes", got.Outcome, len(got.Output))
+	}
+}
+
+func TestAnAnswerThatNestsTooDeepIsKeptAsText(t *testing.T) {
+	deep := strings.Repeat(`[`, maxDepth+1) + strings.Repeat(`]`, maxDepth+1)
+	for raw, kept := range map[string]bool{
+		deep: false, strings.Repeat(`{"a":`, maxDepth) + "1" + strings.Repeat("}", maxDepth): true,
+		`["` + strings.Repeat(`[\"`, maxDepth) + `"]`: true,
+	} {
+		got := output(json.RawMessage(raw))
+		if !json.Valid(got) || (string(got) == raw) != kept {
+			t.Errorf("%.20s…: kept %v", raw, string(got) == raw)
 		}
 	}
 }

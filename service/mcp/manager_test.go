@@ -226,14 +226,14 @@ func TestManagerUnderConcurrentUse(t *testing.T) {
 				t.Error(err)
 			}
 			for _, tool := range []string{"ping", "gone"} {
-				catalogue.Lookup(t.Context(), "id-a", tool)
+				_, _, _ = catalogue.find(t.Context(), "id-a", tool) // whatever it gives now
 			}
 			m.States()
 		})
 	}
 	all.Wait()
-	if tool, ok := catalogue.Lookup(t.Context(), "id-a", "ping"); !ok {
-		t.Errorf("the server that every setting had is not there: %+v", m.States())
+	if _, tool, err := catalogue.find(t.Context(), "id-a", "ping"); err != nil {
+		t.Errorf("the server that every setting had is not there: %v, %+v", err, m.States())
 	} else if r := catalogue.Call(t.Context(), tool, nil, nil); r.Outcome != chat.OutcomeInvalid && r.Outcome != chat.OutcomeOK {
 		t.Errorf("its tool gave %+v", r)
 	}
@@ -244,13 +244,16 @@ func TestSetKeepsTheOldListOnConflict(t *testing.T) {
 	if err := c.Set(newScripted("b", "x"), newScripted("b", "x")); !errors.Is(err, chat.ErrConflict) {
 		t.Fatalf("two of one id gave %v", err)
 	}
-	if _, ok := c.Lookup(t.Context(), "id-a", "x"); !ok {
+	if _, _, err := c.find(t.Context(), "id-a", "x"); err != nil {
 		t.Error("the list that was refused replaced the old one")
 	}
 	if err := c.Set(newScripted("b", "x")); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := c.Lookup(t.Context(), "id-a", "x"); ok {
+	if c.Has("id-a") || !c.Has("id-b") {
+		t.Errorf("after the change it has a: %v, b: %v", c.Has("id-a"), c.Has("id-b"))
+	}
+	if _, _, err := c.find(t.Context(), "id-a", "x"); err == nil {
 		t.Error("a server that was taken out is still there")
 	}
 }

@@ -85,10 +85,17 @@ func (r *real) kill(t *testing.T) int {
 	return len(r.processes)
 }
 
+// lookup finds a tool in the catalogue.
+func (r *real) lookup(t *testing.T, tool string) (chat.Tool, bool) {
+	t.Helper()
+	_, found, err := r.catalogue.find(t.Context(), r.ID(), tool)
+	return found, err == nil
+}
+
 // run calls a tool as a turn does: through the catalogue.
 func (r *real) run(t *testing.T, ctx context.Context, tool, input string, progress func(string)) chat.Result {
 	t.Helper()
-	found, ok := r.catalogue.Lookup(t.Context(), r.ID(), tool)
+	found, ok := r.lookup(t, tool)
 	if !ok {
 		t.Fatalf("there is no tool %s: %+v", tool, r.State())
 	}
@@ -189,7 +196,7 @@ func TestPublishedEverythingServer(t *testing.T) {
 		}
 	})
 	t.Run("an unknown tool", func(t *testing.T) {
-		if _, ok := r.catalogue.Lookup(t.Context(), r.ID(), "no-such-tool"); ok {
+		if _, ok := r.lookup(t, "no-such-tool"); ok {
 			t.Error("it was found")
 		}
 		if _, err := r.Call(t.Context(), "no-such-tool", nil, func(string) {}); !errors.Is(err, chat.ErrNotFound) {
@@ -255,7 +262,7 @@ func TestPublishedServerAsks(t *testing.T) {
 	})
 	// It offers the tool only after it has seen what we advertise.
 	await(t, r.Client, func(State) bool {
-		_, ok := r.catalogue.Lookup(t.Context(), r.ID(), "trigger-elicitation-request")
+		_, ok := r.lookup(t, "trigger-elicitation-request")
 		return ok
 	})
 	got := r.must(t, "trigger-elicitation-request", `{}`)
@@ -308,7 +315,7 @@ func TestPublishedFilesystemServer(t *testing.T) {
 		t.Errorf("the session did not live on: %d processes", r.started())
 	}
 
-	tool, ok := r.catalogue.Lookup(t.Context(), r.ID(), "read_text_file")
+	tool, ok := r.lookup(t, "read_text_file")
 	var hints map[string]any
 	if err := json.Unmarshal(tool.Annotations, &hints); !ok || err != nil || hints["readOnlyHint"] != true {
 		t.Errorf("annotations %s, %v", tool.Annotations, err)

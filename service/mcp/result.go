@@ -13,11 +13,11 @@ import (
 )
 
 // What is kept of a result. A result is stored in a message, shown and sent to
-// a model, so it cannot be as large as a server likes.
+// a model, so it cannot be as large as a server likes. Everything together is
+// at most maxOutput, as JSON.
 const (
 	maxText   = 256 << 10 // of one text
 	maxMedia  = 4 << 20   // of one image, sound or file, as it is before base64
-	maxOutput = 8 << 20   // of everything, as JSON
 	maxBlocks = 1000
 	// noteRoom is kept free for the note that says what was left out.
 	noteRoom = 1 << 10

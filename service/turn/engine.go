@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -19,7 +17,7 @@ import (
 type Options struct {
 	Owner       string        // names this process among the owners of turns; made at random
 	Lease       time.Duration // how long a turn stays ours without a heartbeat; 10 s
-	Heartbeat   time.Duration // between two heartbeats; 3 s
+	Heartbeat   time.Duration // between two heartbeats; three tenths of Lease
 	Poll        time.Duration // between two looks for turns that nobody told of; 1 s
 	MaxTurns    int           // turns that run here at once; 64
 	MaxSteps    int           // model steps of a turn; 50
@@ -46,6 +44,10 @@ func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
+
+// storeTimeout bounds each of the engine's own transactions: a database that
+// has gone silent must not hold up what another connection would answer.
+const storeTimeout = 15 * time.Second
 
 // Causes for which a run's context ends.
 var (
@@ -87,13 +89,15 @@ func (e *Engine) Wake() {
 	}
 }
 
-// Cancel tells the engine that turns were stopped. Those that run here end
-// their model stream and their calls; others are no business of this engine.
-func (e *Engine) Cancel(turnIDs ...string) {
+// Cancel tells the engine that turns were stopped, as they were at the given
+// epochs. Those that run here end their model stream and their calls; others
+// are no business of this engine. A turn that was claimed again since, after a
+// retry, is another run and goes on.
+func (e *Engine) Cancel(stopped chat.Epochs) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, id := range turnIDs {
-		if r := e.runs[id]; r != nil {
+	for id, epoch := range stopped {
+		if r := e.runs[id]; r != nil && r.fence.Epoch <= epoch {
 			r.cancel(errStopped)
 		}
 	}
@@ -164,7 +168,7 @@ func (e *Engine) claim(ctx context.Context) {
 		if room <= 0 {
 			return
 		}
-		found, err := e.store.Claimable(ctx, room)
+		found, err := e.claimable(ctx, room)
 		if err != nil {
 			e.log.WarnContext(ctx, "cannot look for turns", slog.Any("error", err))
 			return
@@ -177,7 +181,7 @@ func (e *Engine) claim(ctx context.Context) {
 			if ours { // its lease is over, but it is still running here: let it end first
 				continue
 			}
-			work, change, ok, err := e.store.Claim(ctx, c, e.opt.Owner, e.opt.Lease)
+			work, change, ok, err := e.claimOne(ctx, c)
 			if err != nil {
 				e.log.WarnContext(ctx, "cannot claim turn", slog.String("turn_id", c.TurnID), slog.Any("error", err))
 				continue
@@ -192,6 +196,18 @@ func (e *Engine) claim(ctx context.Context) {
 			return
 		}
 	}
+}
+
+func (e *Engine) claimable(ctx context.Context, n int) ([]chat.Candidate, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return e.store.Claimable(ctx, n)
+}
+
+func (e *Engine) claimOne(ctx context.Context, c chat.Candidate) (chat.Work, chat.Change, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return e.store.Claim(ctx, c, e.opt.Owner, e.opt.Lease)
 }
 
 func (e *Engine) start(ctx context.Context, work chat.Work, change chat.Change) {
@@ -209,22 +225,13 @@ func (e *Engine) start(ctx context.Context, work chat.Work, change chat.Change) 
 		}()
 		defer func() {
 			if p := recover(); p != nil {
-				e.log.ErrorContext(r.ctx, "turn panicked", slog.String("panic", panicText(p)), slog.String("stack", string(debug.Stack())))
+				e.log.ErrorContext(r.ctx, "turn panicked", slog.String("panic", chat.PanicText(p)), slog.String("stack", string(debug.Stack())))
 				_ = r.fail(chat.TurnError{Kind: "internal", Message: "The server ran into a fault of its own. Retry goes on from the last complete step."}) // logged there
 			}
 		}()
 		e.live.Publish(r.ctx, change)
 		r.work()
 	})
-}
-
-// panicText tells what a panic was without what it may quote: the runtime's
-// own errors hold no input of a tool or a person, others may.
-func panicText(p any) string {
-	if err, ok := p.(runtime.Error); ok {
-		return err.Error()
-	}
-	return fmt.Sprintf("%T", p)
 }
 
 // beat renews the leases of what runs here and ends what is ours no longer.
@@ -238,25 +245,44 @@ func (e *Engine) beat(ctx context.Context) {
 		case <-tick.C:
 		}
 		e.mu.Lock()
-		before := make([]*run, 0, len(e.runs)) // a turn claimed after this need not be in the answer
-		for _, r := range e.runs {
-			before = append(before, r)
+		runs := make([]*run, 0, len(e.runs))
+		epochs := make(chat.Epochs, len(e.runs))
+		for id, r := range e.runs {
+			runs = append(runs, r)
+			epochs[id] = r.fence.Epoch
 		}
 		e.mu.Unlock()
-		owned, err := e.store.Heartbeat(ctx, e.opt.Owner, e.opt.Lease)
+		// Only what runs here is renewed: a turn that is ours by name but whose
+		// claim was never heard of here must become claimable again.
+		owned, err := e.heartbeat(ctx, epochs)
 		if err != nil {
 			if ctx.Err() == nil {
 				e.log.WarnContext(ctx, "heartbeat was not written", slog.Any("error", err))
 			}
 			continue
 		}
-		for _, r := range before {
+		for _, r := range runs {
 			if owned[r.fence.TurnID] != r.fence.Epoch {
 				r.cancel(errStopped)
 			}
 		}
-		if err := e.store.CloseStopped(ctx, e.opt.StopGrace); err != nil && ctx.Err() == nil {
+		if err := e.closeStopped(ctx); err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "stopped turns were not closed", slog.Any("error", err))
 		}
 	}
+}
+
+func (e *Engine) heartbeat(ctx context.Context, epochs chat.Epochs) (chat.Epochs, error) {
+	if len(epochs) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return e.store.Heartbeat(ctx, e.opt.Owner, epochs, e.opt.Lease)
+}
+
+func (e *Engine) closeStopped(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return e.store.CloseStopped(ctx, e.opt.StopGrace)
 }

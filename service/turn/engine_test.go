@@ -262,14 +262,14 @@ func (f *faulty) Park(ctx context.Context, fence chat.Fence) (bool, []chat.Place
 	return parked, calls, change, err
 }
 
-func (f *faulty) Heartbeat(ctx context.Context, owner string, lease time.Duration) (map[string]int64, error) {
+func (f *faulty) Heartbeat(ctx context.Context, owner string, turns chat.Epochs, lease time.Duration) (chat.Epochs, error) {
 	f.mu.Lock()
 	mute := f.mute
 	f.mu.Unlock()
 	if mute {
 		return nil, chat.ErrUnavailable
 	}
-	return f.Store.Heartbeat(ctx, owner, lease)
+	return f.Store.Heartbeat(ctx, owner, turns, lease)
 }
 
 func TestLostAnswersOfTheDatabaseLoseAndRepeatNothing(t *testing.T) {

@@ -27,9 +27,9 @@ type Store interface {
 	// calls are settled as of unknown outcome. It reports false if the turn is
 	// no longer claimable.
 	Claim(ctx context.Context, c chat.Candidate, owner string, lease time.Duration) (chat.Work, chat.Change, bool, error)
-	// Heartbeat renews the leases of all running turns of owner and returns
-	// the epochs of those that it still owns, by turn id.
-	Heartbeat(ctx context.Context, owner string, lease time.Duration) (map[string]int64, error)
+	// Heartbeat renews the leases of those of the given turns that owner still
+	// runs, and returns them with their epochs.
+	Heartbeat(ctx context.Context, owner string, turns chat.Epochs, lease time.Duration) (chat.Epochs, error)
 	// FirstOutput records that the running step has shown something. It
 	// changes nothing if that is recorded already (Change.Revision is 0).
 	FirstOutput(ctx context.Context, f chat.Fence) (chat.Change, error)

@@ -26,10 +26,10 @@ type run struct {
 	log     *slog.Logger
 	rev     atomic.Int64 // the newest revision that this owner wrote
 
-	ctx      context.Context // ends when the turn is stopped, taken over or cut off
-	cancel   context.CancelCauseFunc
-	asking   context.Context // ends with ctx, and earlier when the server leaves
-	leaveErr context.CancelCauseFunc
+	ctx       context.Context // ends when the turn is stopped, taken over or cut off
+	cancel    context.CancelCauseFunc
+	asking    context.Context // ends with ctx, and earlier when the server leaves
+	cutAsking context.CancelCauseFunc
 }
 
 func newRun(ctx context.Context, e *Engine, w chat.Work, revision int64) *run {
@@ -40,12 +40,12 @@ func newRun(ctx context.Context, e *Engine, w chat.Work, revision int64) *run {
 	}
 	r.rev.Store(revision)
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.asking, r.leaveErr = context.WithCancelCause(r.ctx)
+	r.asking, r.cutAsking = context.WithCancelCause(r.ctx)
 	return r
 }
 
 // leave cuts what can be done again: the model's stream. Calls that run go on.
-func (r *run) leave() { r.leaveErr(errShutdown) }
+func (r *run) leave() { r.cutAsking(errShutdown) }
 
 // work goes on with the turn until it parks, ends, or is ours no longer.
 func (r *run) work() {
@@ -176,6 +176,11 @@ func (r *run) runAll(ready []chat.PlacedCall) error {
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
+			defer func() {
+				if p := recover(); p != nil {
+					errs[i] = fmt.Errorf("call %s panicked: %s", c.Call.ToolCallID, chat.PanicText(p))
+				}
+			}()
 			errs[i] = r.runOne(c, byName)
 		})
 	}
@@ -234,10 +239,7 @@ func (r *run) changed(call chat.ToolCall, tool chat.Tool, known bool) string {
 	if !chat.SameTool(call, tool) {
 		return "The tool " + call.ToolName + " has changed since the call was allowed. The call was not run."
 	}
-	if err := r.e.tools.Validate(tool, call.Input); err != nil {
-		return "The call was not run: " + sentence(err)
-	}
-	return ""
+	return "" // the schema is the one that the input was held against
 }
 
 // sentence ends an error's text as a sentence ends.
@@ -297,9 +299,8 @@ func (r *run) fail(why chat.TurnError) error {
 }
 
 const (
-	retryFirst   = 100 * time.Millisecond
-	retryMost    = 5 * time.Second
-	writeTimeout = 15 * time.Second
+	retryFirst = 100 * time.Millisecond
+	retryMost  = 5 * time.Second
 )
 
 // write runs one fenced transaction and announces what it changed. What a
@@ -310,19 +311,21 @@ func (r *run) write(op func(context.Context) (chat.Change, error)) error {
 	lost := false
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
 		// A stop must not tear a result from its write: the fence decides.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), writeTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), storeTimeout)
 		change, err := op(ctx)
 		cancel()
 		if lost && (err == nil || errors.Is(err, chat.ErrLost)) {
 			// An earlier try may have been committed unheard, and so unannounced.
-			change.TopicID, change.Revision, change.Reset = r.fence.TopicID, max(change.Revision, r.rev.Load()+1), true
+			// Its revision is not known, and none is made up: a snapshot that is
+			// read from now on holds it.
+			change.TopicID, change.Revision, change.Reset = r.fence.TopicID, max(change.Revision, r.rev.Load()), true
 		}
 		r.saw(change.Revision)
 		r.e.live.Publish(context.WithoutCancel(r.ctx), change)
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, chat.ErrUnavailable):
+		case errors.Is(err, chat.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 			lost = true
 			r.log.WarnContext(r.ctx, "database does not answer; trying again", slog.Any("error", err))
 			if !r.pause(wait) {

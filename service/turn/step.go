@@ -31,11 +31,11 @@ func (r *run) step() (bool, error) {
 
 	position := len(r.anchor.Parts)
 	r.e.live.Begin(r.fence, r.rev.Load(), position)
-	draft, err := r.ask(model, r.prompt(bare, tools), position)
+	draft, reply, err := r.ask(model, r.prompt(bare, tools), position)
 	if err != nil {
 		return false, r.broken(err, draft)
 	}
-	return r.commit(position, draft, tools)
+	return r.commit(position, draft, reply, tools)
 }
 
 func (r *run) prompt(bare string, tools []chat.Tool) chat.Prompt {
@@ -50,11 +50,11 @@ func (r *run) prompt(bare string, tools []chat.Tool) chat.Prompt {
 }
 
 // ask streams one reply into a draft and the live log.
-func (r *run) ask(model Model, p chat.Prompt, position int) (*chat.Draft, error) {
+func (r *run) ask(model Model, p chat.Prompt, position int) (*chat.Draft, chat.Reply, error) {
 	var draft chat.Draft
 	var shown sync.WaitGroup
 	first := true
-	_, err := model.Stream(r.asking, p, func(ev chat.StreamEvent) {
+	reply, err := model.Stream(r.asking, p, func(ev chat.StreamEvent) {
 		d, ok := draft.Apply(ev)
 		if !ok {
 			return
@@ -63,18 +63,20 @@ func (r *run) ask(model Model, p chat.Prompt, position int) (*chat.Draft, error)
 			first = false
 			// Beside the stream: text must not wait for the database.
 			shown.Go(func() {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), writeTimeout)
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), storeTimeout)
 				defer cancel()
-				if c, err := r.e.store.FirstOutput(ctx, r.fence); err == nil {
-					r.e.live.Publish(ctx, c)
+				c, err := r.e.store.FirstOutput(ctx, r.fence)
+				if err != nil && !errors.Is(err, chat.ErrLost) { // the status says "pending" a little longer
+					r.log.WarnContext(ctx, "the first output was not recorded", slog.Any("error", err))
 				}
+				r.e.live.Publish(ctx, c)
 			})
 		}
 		d.Part += position + 1 // after the step-start
 		r.e.live.Delta(r.fence, d)
 	})
 	shown.Wait() // so that it cannot mark the step after this one
-	return &draft, err
+	return &draft, reply, err
 }
 
 // broken ends a step whose reply did not complete. Its words are kept, none of
@@ -99,7 +101,7 @@ func (r *run) keep(draft *chat.Draft) {
 }
 
 // commit writes a complete reply, each call with its verdict.
-func (r *run) commit(position int, draft *chat.Draft, tools []chat.Tool) (bool, error) {
+func (r *run) commit(position int, draft *chat.Draft, reply chat.Reply, tools []chat.Tool) (bool, error) {
 	taken := map[string]bool{}
 	for _, c := range r.anchor.Parts.Calls() {
 		taken[c.Call.ToolCallID] = true
@@ -119,7 +121,7 @@ func (r *run) commit(position int, draft *chat.Draft, tools []chat.Tool) (bool, 
 		}
 	}
 	var built chat.Parts
-	step := chat.Step{Position: position, Done: calls == 0, Build: func(at time.Time) chat.Parts {
+	step := chat.Step{Position: position, Done: calls == 0, Notice: notice(reply), Build: func(at time.Time) chat.Parts {
 		built = make(chat.Parts, len(parts))
 		for i, p := range parts {
 			built[i] = verdicts[i].apply(p, at)
@@ -141,8 +143,23 @@ func (r *run) commit(position int, draft *chat.Draft, tools []chat.Tool) (bool, 
 		return false, err
 	}
 	r.turn.Steps++
+	r.log.DebugContext(r.ctx, "step committed", slog.String("finish", string(reply.Finish)), slog.Int("calls", calls),
+		slog.Int("input_tokens", reply.Usage.InputTokens), slog.Int("output_tokens", reply.Usage.OutputTokens))
 	r.anchor.Parts = append(r.anchor.Parts, built...)
 	return calls > 0, nil
+}
+
+// notice says what is to be known of a reply that is complete by its protocol
+// and was ended early.
+func notice(reply chat.Reply) *chat.TurnError {
+	switch reply.Finish {
+	case chat.FinishLength:
+		return &chat.TurnError{Kind: "length", Message: "The model stopped at its length limit; the answer may not be whole."}
+	case chat.FinishContentFilter:
+		return &chat.TurnError{Kind: "content-filter", Message: "The provider's content filter ended the answer; it may not be whole."}
+	case chat.FinishStop, chat.FinishToolCalls, chat.FinishOther, "":
+	}
+	return nil
 }
 
 // verdict is what is to be done with a call, but for the time at which.
@@ -170,7 +187,7 @@ func (v verdict) apply(p chat.Part, at time.Time) chat.Part {
 // the verdict. A call that cannot be run whatever anybody says (no such tool,
 // input that breaks the schema) comes back settled, without a verdict.
 func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdict, error) {
-	meta := chat.ToolMetadata{Model: r.turn.Model, Step: r.turn.Steps + 1, Principal: r.principal()}
+	meta := chat.ToolMetadata{Model: r.turn.Model, Step: r.anchor.Parts.Steps() + 1, Principal: r.principal()}
 	if call.ToolMetadata != nil {
 		meta.Outcome = call.ToolMetadata.Outcome
 	}
@@ -218,7 +235,7 @@ func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdi
 // verdict, and the turn waits: a call that nobody judged neither runs nor asks.
 func (r *run) judgement(tool chat.Tool, call chat.ToolCall) (chat.Judgement, error) {
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
-		ctx, cancel := context.WithTimeout(r.ctx, writeTimeout)
+		ctx, cancel := context.WithTimeout(r.ctx, storeTimeout)
 		j, err := r.e.policy.Judge(ctx, r.fence.TopicID, r.principal(), tool, call)
 		cancel()
 		switch {

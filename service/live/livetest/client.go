@@ -248,11 +248,13 @@ func (c *Client) message(t *Topic, e envelope) error {
 		t.Queued = append(t.Queued, m)
 		return nil
 	}
-	at := len(t.Messages)
-	if i := slices.IndexFunc(t.Messages, func(p Message) bool { return p.ID == m.Metadata.ParentID }); i >= 0 {
-		at = i + 1
+	last := ""
+	if n := len(t.Messages); n > 0 {
+		last = t.Messages[n-1].ID
 	}
-	t.Messages = slices.Insert(t.Messages, at, m)
+	if m.Metadata.ParentID == last { // else it is of another branch
+		t.Messages = append(t.Messages, m)
+	}
 	return nil
 }
 

@@ -1,0 +1,125 @@
+package repository
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/lib/pq"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+func TestMacrosAndPlaceholders(t *testing.T) {
+	const query = `UPDATE t SET a = {now+?}, b = {now} WHERE c = ? AND d <= {now-?}`
+	tests := []struct {
+		d    *dialect
+		want string
+	}{
+		{postgres(), "UPDATE t SET a = date_trunc('milliseconds', clock_timestamp()) + CAST($1 AS double precision) * interval '1 millisecond', " +
+			"b = date_trunc('milliseconds', clock_timestamp()) WHERE c = $2 AND d <= date_trunc('milliseconds', clock_timestamp()) - CAST($3 AS double precision) * interval '1 millisecond'"},
+		{sqliteDialect(), "UPDATE t SET a = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (? / 1000.0) || ' seconds'), b = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') " +
+			"WHERE c = ? AND d <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (-? / 1000.0) || ' seconds')"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.d.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, tt.d.text(query)); diff != "" {
+				t.Errorf("text (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestErrorsHaveAKind(t *testing.T) {
+	code := func(c string) error { return fmt.Errorf("read: %w", &pq.Error{Code: pq.ErrorCode(c), Message: "x"}) }
+	tests := []struct {
+		name      string
+		err       error
+		want      error // nil: none that a caller can act on
+		retryable bool
+	}{
+		{"serialization failure", code("40001"), chat.ErrUnavailable, true},
+		{"deadlock", code("40P01"), chat.ErrUnavailable, true},
+		{"shutting down", code("57P01"), chat.ErrUnavailable, false},
+		{"starting", code("57P03"), chat.ErrUnavailable, false},
+		{"statement timeout", code("57014"), chat.ErrUnavailable, false},
+		{"too many clients", code("53300"), chat.ErrUnavailable, false},
+		{"disk full", code("53100"), chat.ErrUnavailable, false},
+		{"connection failure", code("08006"), chat.ErrUnavailable, false},
+		{"read only", code("25006"), chat.ErrUnavailable, false},
+		{"no session", &pq.Error{Code: "28P01", Severity: "FATAL"}, chat.ErrUnavailable, false},
+		{"a character that cannot be stored", code("22021"), chat.ErrMalformed, false},
+		{"dead connection", fmt.Errorf("begin: %w", driver.ErrBadConn), chat.ErrUnavailable, true},
+		{"refused connection", &net.OpError{Op: "dial", Err: errors.New("refused")}, chat.ErrUnavailable, true},
+		{"cut connection", io.ErrUnexpectedEOF, chat.ErrUnavailable, true},
+		{"commit that nobody answered", &commitError{driver.ErrBadConn}, chat.ErrUnavailable, false},
+		{"commit that was refused", &commitError{code("40001")}, chat.ErrUnavailable, true},
+		{"unique violation", code("23505"), nil, false},
+		{"syntax", code("42601"), nil, false},
+		{"a decision of the rules", fmt.Errorf("apply: %w", chat.Gone("closed")), chat.ErrGone, false},
+		{"a lost turn", chat.ErrLost, chat.ErrLost, false},
+	}
+	d := postgres()
+	all := []error{chat.ErrUnavailable, chat.ErrMalformed, chat.ErrGone, chat.ErrLost}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := d.retryable(tt.err); got != tt.retryable {
+				t.Errorf("retryable: %v", got)
+			}
+			got := d.known(t.Context(), "do it", tt.err)
+			for _, kind := range all {
+				if errors.Is(got, kind) != (kind == tt.want) {
+					t.Errorf("got %v, want %v", got, tt.want)
+				}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if tt.want == chat.ErrUnavailable && !errors.Is(d.known(ctx, "do it", tt.err), context.Canceled) {
+				t.Errorf("a caller that left was told %v", d.known(ctx, "do it", tt.err))
+			}
+		})
+	}
+	if d.known(t.Context(), "do it", nil) != nil {
+		t.Error("nothing went wrong, and it is an error")
+	}
+}
+
+func TestInstantsAreTextOfOneWidth(t *testing.T) {
+	at := time.Date(2026, 11, 30, 14, 5, 6, 70_999_999, time.FixedZone("x", 3600))
+	v, err := instant{at}.Value()
+	if err != nil || v != "2026-11-30T13:05:06.070Z" {
+		t.Errorf("value %v, %v", v, err)
+	}
+	for _, src := range []any{"2026-11-30T13:05:06.070Z", at.Truncate(time.Millisecond)} {
+		var i instant
+		if err := i.Scan(src); err != nil || !i.Equal(at.Truncate(time.Millisecond)) || i.Location() != time.UTC {
+			t.Errorf("scan %v: %v, %v", src, i, err)
+		}
+	}
+	i := instant{at}
+	if err := i.Scan(nil); err != nil || i.ptr() != nil {
+		t.Errorf("scan NULL: %v, %v", i, err)
+	}
+	if v, err := (instant{}).Value(); v != nil || err != nil {
+		t.Errorf("NULL: %v, %v", v, err)
+	}
+	for _, src := range []any{"yesterday", 7} {
+		if err := i.Scan(src); err == nil {
+			t.Errorf("%v was read as an instant", src)
+		}
+	}
+}
+
+func TestCursorsComeBack(t *testing.T) {
+	at := instant{time.Date(2026, 11, 30, 13, 5, 6, 70e6, time.UTC)}
+	gotAt, gotID, err := readCursor(cursor(at, "an id"))
+	if err != nil || !gotAt.Equal(at.Time) || gotID != "an id" {
+		t.Errorf("got %v, %q, %v", gotAt, gotID, err)
+	}
+}
