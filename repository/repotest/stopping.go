@@ -134,6 +134,6 @@ var stopTests = map[string]func(*bench){
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.same("stopped", chat.Epochs{f.TurnID: f.Epoch}, stopped)
+		b.same("stopped", chat.Epochs{f.TurnID: f.Epoch + 1}, stopped)
 	},
 }
