@@ -72,10 +72,11 @@ type Models interface {
 	Providers() []chat.ProviderInfo
 }
 
-// Options of an API. Service, Models and Events must be set.
+// Options of an API. Service, Models, Servers and Events must be set.
 type Options struct {
 	Service Service
 	Models  Models
+	Servers ToolServers
 	Events  EventSource
 	// Page serves the browser's page; without it the paths of the page are
 	// unknown ones. It is asked without authentication and must hold no data.
@@ -103,6 +104,7 @@ type Options struct {
 type API struct {
 	svc      Service
 	models   Models
+	servers  ToolServers
 	events   EventSource
 	page     http.Handler
 	log      *slog.Logger
@@ -123,7 +125,7 @@ type API struct {
 // New returns an API. It starts nothing.
 func New(opt Options) *API {
 	a := &API{
-		svc: opt.Service, models: opt.Models, events: opt.Events, page: opt.Page,
+		svc: opt.Service, models: opt.Models, servers: opt.Servers, events: opt.Events, page: opt.Page,
 		log:    cmp.Or(opt.Logger, slog.New(slog.DiscardHandler)),
 		hosts:  newHostSet(opt.Hosts, opt.PublicURL),
 		public: opt.PublicURL, noAuth: opt.NoAuth, contract: opt.Contract, now: opt.Now,

@@ -61,6 +61,7 @@ var operations = []struct {
 	{"GET", "/login?token=a-login-token", "", 303, "Login a-login-token"},
 	{"POST", "/logout", "", 204, ""},
 	{"GET", "/session", "", 200, ""},
+	{"GET", "/mcp-servers", "", 200, ""},
 	{"GET", "/models", "", 200, ""},
 	{"GET", "/providers", "", 200, ""},
 	{"GET", "/healthz", "", 200, ""},
@@ -192,7 +193,7 @@ func TestWhatIsNotThere(t *testing.T) {
 			b.bad(op.method, strings.Replace(op.path, "/m1", "/%00", 1), op.body).problem(t, 404)
 		}
 	}
-	for _, path := range []string{"/topics/", "/nothing", "/topics/t1/nothing", "/approvals/a1", "/mcp-servers"} {
+	for _, path := range []string{"/topics/", "/nothing", "/topics/t1/nothing", "/approvals/a1", "/agents"} {
 		b.do("GET", path, "").problem(t, 404)
 	}
 	got := b.do("PUT", "/topics/t1", "{}")

@@ -265,6 +265,24 @@ func (fakeModels) Providers() []chat.ProviderInfo {
 	return []chat.ProviderInfo{{ID: "demo", Title: "Demo", Configured: true}}
 }
 
+// fakeServers are a tool server of each kind, in each phase.
+type fakeServers struct{}
+
+func (fakeServers) Info() []chat.ServerInfo {
+	since := at
+	return []chat.ServerInfo{
+		{ID: "workspace", Name: "workspace", Transport: chat.TransportBuiltIn, State: chat.ServerState{Phase: chat.ServerReady}, Tools: []chat.ServerTool{
+			{Name: "read_file", ToolName: "workspace__read_file", Title: "Read a <file>", Annotations: json.RawMessage(`{"readOnlyHint":true}`), Policy: "auto-approve"},
+		}},
+		{ID: "a b", Name: "a b", Transport: chat.TransportStdio, State: chat.ServerState{Phase: chat.ServerFailed, Since: &since, Error: "the process ended", Stderr: []string{"oh no"}}, Tools: []chat.ServerTool{}},
+		{ID: "web", Name: "web", Transport: chat.TransportHTTP, State: chat.ServerState{Phase: chat.ServerReady, Since: &since, ServerName: "s", ServerVersion: "1", Protocol: "2025-11-25"}, Tools: []chat.ServerTool{
+			{Name: "x", ToolName: "web__x", Policy: "ask"},
+		}},
+		{ID: "off", Name: "off", Transport: chat.TransportHTTP, State: chat.ServerState{Phase: chat.ServerDisabled, Since: &since}, Tools: []chat.ServerTool{}},
+		{ID: "new", Name: "new", Transport: chat.TransportHTTP, State: chat.ServerState{Phase: chat.ServerStarting, Since: &since}, Tools: []chat.ServerTool{}},
+	}
+}
+
 // fakeEvents gives each reader one event that says what was asked for.
 type fakeEvents struct{}
 
@@ -302,7 +320,7 @@ func start(t *testing.T, change func(*Options)) *bench {
 	t.Helper()
 	b := &bench{t: t, svc: &fake{}, log: &logBuffer{}}
 	opt := Options{
-		Service: b.svc, Models: fakeModels{}, Events: fakeEvents{}, Contract: assent.Contract,
+		Service: b.svc, Models: fakeModels{}, Servers: fakeServers{}, Events: fakeEvents{}, Contract: assent.Contract,
 		Logger: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Page:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the page") }),
 	}

@@ -88,6 +88,7 @@ func (a *API) routes() chi.Router {
 			r.Method(http.MethodGet, "/policy/rules/{ruleId}/versions", a.handle(a.listRuleVersions))
 			r.Method(http.MethodGet, "/policy/explain", a.handle(a.explain))
 
+			r.Method(http.MethodGet, "/mcp-servers", a.handle(a.listServers))
 			r.Method(http.MethodGet, "/models", a.handle(a.listModels))
 			r.Method(http.MethodGet, "/providers", a.handle(a.listProviders))
 			r.Method(http.MethodGet, "/session", a.handle(a.getSession))

@@ -65,7 +65,12 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 		return err
 	}
 	defer workspace.Close() // read-only by now
-	catalogue, err := mcp.NewCatalogue(append([]mcp.Server{workspace}, extra...)...)
+	servers := mcp.NewManager(mcp.ClientOptions{Logger: log, Version: version()})
+	defer servers.Close() // the engine has ended by then
+	if err := servers.Apply(ctx, c.MCPServers); err != nil {
+		return fmt.Errorf("start the tool servers: %w", err)
+	}
+	catalogue, err := mcp.NewCatalogue(slices.Concat([]mcp.Server{workspace}, extra, servers.Servers())...)
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 		return err
 	}
 	handler := api.New(api.Options{
-		Service: svc, Models: models, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
+		Service: svc, Models: models, Servers: serverInfo{workspace, servers}, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
 		Logger: log, Hosts: hosts(c, ln), PublicURL: public, NoAuth: c.NoAuth,
 	})
 

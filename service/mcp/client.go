@@ -145,6 +145,10 @@ func (c *Client) Tools(ctx context.Context) ([]chat.Tool, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.toolsLocked(s), nil
+}
+
+func (c *Client) toolsLocked(s *session) []chat.Tool {
 	tools := make([]chat.Tool, len(s.tools))
 	for i, t := range s.tools {
 		tools[i] = chat.Tool{
@@ -153,7 +157,7 @@ func (c *Client) Tools(ctx context.Context) ([]chat.Tool, error) {
 			Policy: c.config.Policy(t.name),
 		}
 	}
-	return tools, nil
+	return tools
 }
 
 // Call runs one tool once, and never again by itself. A call that was cut off,

@@ -42,14 +42,15 @@ var placeholder = regexp.MustCompile(`\$\{(input|env):[^}]*\}`)
 
 // ParseImport reads the tool servers of the common settings file, in the order
 // of their names. They have no ids yet, and all their tools ask. An error is of
-// kind chat.ErrInvalid, names the entry that it is about and quotes none of
-// its values.
+// kind chat.ErrInvalid, names every entry that is wrong and quotes none of
+// their values.
 func ParseImport(data []byte) ([]chat.MCPServer, error) {
 	if len(data) > maxImport {
 		return nil, chat.Invalid("The settings are larger than %d bytes.", maxImport)
 	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	var file importFile
-	if err := json.Unmarshal(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), &file); err != nil {
+	if err := json.Unmarshal(data, &file); err != nil {
 		return nil, chat.Invalid("The settings are not valid JSON of the form {\"mcpServers\":{…}}: %s.", jsonFault(err))
 	}
 	entries := maps.Clone(file.MCPServers)
@@ -68,13 +69,20 @@ func ParseImport(data []byte) ([]chat.MCPServer, error) {
 	if len(entries) > maxImportServers {
 		return nil, chat.Invalid("The settings name more than %d servers.", maxImportServers)
 	}
+	if _, err := chat.CheckInput(string(data)); err != nil { // of two servers of one name one would be lost
+		return nil, chat.Invalid("The settings cannot be used: %s.", strings.Replace(err.Error(), "the arguments", "they", 1))
+	}
 	var servers []chat.MCPServer
+	var wrong []error
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		server, err := importServer(name, entries[name])
 		if err != nil {
-			return nil, chat.Invalid("The server %q cannot be imported: %v", name, err)
+			wrong = append(wrong, chat.Invalid("The server %q cannot be imported: %v", name, err))
 		}
 		servers = append(servers, server)
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
 	}
 	return servers, nil
 }
@@ -82,6 +90,9 @@ func ParseImport(data []byte) ([]chat.MCPServer, error) {
 func importServer(name string, raw json.RawMessage) (chat.MCPServer, error) {
 	if t := bytes.TrimSpace(raw); len(t) == 0 || t[0] != '{' {
 		return chat.MCPServer{}, errors.New("it is not an object")
+	}
+	if strings.EqualFold(name, WorkspaceName) {
+		return chat.MCPServer{}, errors.New("its name is that of the built-in server; choose another")
 	}
 	var e importEntry
 	if err := json.Unmarshal(raw, &e); err != nil {

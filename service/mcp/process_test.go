@@ -216,13 +216,14 @@ func TestRingKeepsTheLastLines(t *testing.T) {
 
 func TestSecrets(t *testing.T) {
 	s := newSecrets(chat.MCPServer{
-		URL:     "https://user:pass%20word@example.org/mcp?key=k3y/value&n=1",
+		URL:     "https://user:pass%20word@example.org/mcp/0123456789abcdef?key=k3y/value&n=1",
 		Headers: map[string]string{"Authorization": "Bearer t0ken", "X-Key": "Zm9v=="},
 		Env:     map[string]string{"LONG": "abcd-efgh", "SHORT": "abcd", "FLAG": "on", "PEM": "-----BEGIN-----\nMIIabc\n-----END-----\n"},
 	})
 	tests := []struct{ in, want string }{
 		{"Bearer t0ken", "•••"},
 		{"the token t0ken is old", "the token ••• is old"},
+		{`Post "https://example.org/mcp/0123456789abcdef": EOF`, `Post "https://example.org/mcp/•••": EOF`},
 		{`Post "https://user:***@example.org/mcp?key=k3y/value&n=1": EOF`, `Post "https://user:***@example.org/mcp?•••": EOF`},
 		{"key k3y%2Fvalue", "key •••"},
 		{"pass word", "•••"},

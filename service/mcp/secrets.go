@@ -14,12 +14,15 @@ const (
 	// minSecret is the length from which a configured value is taken to be a
 	// secret: to hide every "1" and "on" would make texts unreadable and
 	// protect nothing.
-	minSecret  = 4
-	secretMark = "•••"
+	minSecret = 4
+	// minPathSecret is the same for a part of an address's path, which is
+	// mostly a word that helps to understand the text.
+	minPathSecret = 16
+	secretMark    = "•••"
 )
 
 // secrets hides the values that a person configured for a server: its
-// environment, its headers and what its address holds beside the way.
+// environment, its headers, and what its address holds beside the host and plain words.
 type secrets struct {
 	replace *strings.Replacer
 }
@@ -55,6 +58,11 @@ func newSecrets(s chat.MCPServer) secrets {
 			}
 		}
 		add(u.RawQuery)
+		for part := range strings.SplitSeq(u.Path, "/") {
+			if len(part) >= minPathSecret { // some addresses have their key on the way
+				add(part)
+			}
+		}
 	}
 	// The longest first, so that no part of one stays.
 	values := slices.SortedFunc(maps.Keys(found), func(a, b string) int {

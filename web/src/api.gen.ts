@@ -537,6 +537,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/mcp-servers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tool servers
+         * @description The built-in server, then those that the server was started with, in the order of their names: how each of them is
+         *     doing, and which tools it offers at this moment. How a server is reached is not shown, since that may be a secret.
+         */
+        get: operations["listServers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/models": {
         parameters: {
             query?: never;
@@ -1310,6 +1331,55 @@ export interface components {
             ruleNow?: "same" | "changed" | "deleted";
             approval?: components["schemas"]["Approval"];
             outcome?: components["schemas"]["Outcome"];
+        };
+        /** @description A tool server. */
+        ServerInfo: {
+            /** @description What `mcpServerIds` of a topic holds. */
+            id: string;
+            /** @description What rules see as `server`. */
+            name: string;
+            /** @enum {string} */
+            transport: "built-in" | "stdio" | "http";
+            state: components["schemas"]["ServerState"];
+            /** @description As the server last told them; none while it is not connected. */
+            tools: components["schemas"]["ServerTool"][];
+        };
+        /** @description How a tool server is doing. */
+        ServerState: {
+            /**
+             * @description A server that failed is connected again by itself, after a wait of one second to one minute.
+             * @enum {string}
+             */
+            phase: "starting" | "ready" | "failed" | "disabled";
+            since?: components["schemas"]["Time"];
+            /** @description Why it failed. */
+            error?: string;
+            /** @description The last lines that its process wrote to standard error, without the values that were configured for it. */
+            stderr?: string[];
+            /** @description What it calls itself. */
+            serverName?: string;
+            serverVersion?: string;
+            /** @description The version of MCP that is spoken with it. */
+            protocol?: string;
+        };
+        /** @description A tool, as its server lists it. */
+        ServerTool: {
+            /** @description Its own name on its server. Rules see it as `tool`. */
+            name: string;
+            /** @description As models know it, and as calls have it. */
+            toolName: string;
+            title?: string;
+            annotations?: components["schemas"]["Annotations"];
+            /**
+             * @description What the server's settings say, before any rule: `ask` unless a rule allows; `always-ask` whatever rules allow;
+             *     `auto-approve` unless a rule asks or denies; `disabled` is never run.
+             * @enum {string}
+             */
+            policy: "ask" | "always-ask" | "auto-approve" | "disabled";
+        };
+        /** @description The tool servers. */
+        ServerList: {
+            servers: components["schemas"]["ServerInfo"][];
         };
         /** @description A model that can answer. */
         ModelInfo: {
@@ -2588,6 +2658,30 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             404: components["responses"]["NotFound"];
             410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listServers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tool servers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerList"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
             421: components["responses"]["Misdirected"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
