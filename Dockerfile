@@ -8,8 +8,8 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 # Pure Go, SQLite included: the result needs no libc.
-ENV CGO_ENABLED=0
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+ENV CGO_ENABLED=0 GOCACHE=/cache/go-build
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/cache/go-build \
     go build -trimpath -ldflags "-s -w" -o /out/assent ./cmd/assent
 # The data folder must belong to the user of the final image: a new volume takes
 # its owner from here.

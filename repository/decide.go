@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -177,4 +178,43 @@ func (t *topicTx) goOn(turnID string, queued *int64) statement {
 		args:  []any{t.at, turnID},
 		rows:  queued,
 	}
+}
+
+// Reask applies again to the call of an approval that waits. The record of the
+// old approval says that it was superseded.
+func (s *Store) Reask(ctx context.Context, topicID, approvalID string, again func(chat.ToolCall, time.Time) (chat.ToolCall, bool)) (chat.Change, error) {
+	return s.change(ctx, "ask again", topicID, func(ctx context.Context, t *topicTx) error {
+		rows, err := t.anchorsOf(ctx, []chat.Decision{{ApprovalID: approvalID}})
+		if err != nil {
+			return err
+		}
+		pending := 0
+		var was *callRow
+		for i, row := range rows {
+			if row.ApprovalID != nil && *row.ApprovalID == approvalID {
+				was = &rows[i]
+			} else if chat.CallState(row.State) == chat.CallApprovalRequested {
+				pending++
+			}
+		}
+		if was == nil {
+			return t.noApproval(ctx, topicID, approvalID)
+		}
+		p, err := was.placed()
+		if err != nil {
+			return err
+		}
+		next, changed := again(p.call, t.time())
+		if !changed {
+			return errUnchanged
+		}
+		writes, err := t.callWrites(p, next)
+		if err != nil {
+			return err
+		}
+		if pending == 0 && !next.Pending() {
+			writes = append(writes, t.goOn(was.TurnID, nil))
+		}
+		return t.together(ctx, writes)
+	})
 }

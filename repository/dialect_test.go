@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -37,7 +38,7 @@ func TestMacrosAndPlaceholders(t *testing.T) {
 }
 
 func TestErrorsHaveAKind(t *testing.T) {
-	code := func(c string) error { return fmt.Errorf("read: %w", &pq.Error{Code: pq.ErrorCode(c), Message: "x"}) }
+	code := func(c string) error { return fmt.Errorf("read: %w", &pq.Error{Code: pqerror.Code(c), Message: "x"}) }
 	tests := []struct {
 		name      string
 		err       error
@@ -74,13 +75,13 @@ func TestErrorsHaveAKind(t *testing.T) {
 			}
 			got := d.known(t.Context(), "do it", tt.err)
 			for _, kind := range all {
-				if errors.Is(got, kind) != (kind == tt.want) {
+				if errors.Is(got, kind) != errors.Is(tt.want, kind) {
 					t.Errorf("got %v, want %v", got, tt.want)
 				}
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if tt.want == chat.ErrUnavailable && !errors.Is(d.known(ctx, "do it", tt.err), context.Canceled) {
+			if errors.Is(tt.want, chat.ErrUnavailable) && !errors.Is(d.known(ctx, "do it", tt.err), context.Canceled) {
 				t.Errorf("a caller that left was told %v", d.known(ctx, "do it", tt.err))
 			}
 		})

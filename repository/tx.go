@@ -56,7 +56,7 @@ func (p *pool) learn(ctx context.Context, texts []string) {
 		if p.prepared(text) != nil {
 			continue
 		}
-		stmt, err := p.db.PreparexContext(ctx, text)
+		stmt, err := p.db.PreparexContext(ctx, text) //nolint:sqlclosecheck // kept until the pool is closed
 		if err != nil {
 			return
 		}
@@ -190,7 +190,7 @@ func (t *tx) ext() sqlx.ExtContext {
 // get reads one row. There being none is sql.ErrNoRows.
 func (t *tx) get(ctx context.Context, dest any, query string, args ...any) error {
 	text := t.pool.text(query)
-	if stmt := t.stmt(ctx, text); stmt != nil {
+	if stmt := t.stmt(ctx, text); stmt != nil { //nolint:sqlclosecheck // the pool's, or the transaction's to close
 		return stmt.GetContext(ctx, dest, args...)
 	}
 	return sqlx.GetContext(ctx, t.ext(), dest, text, args...)
@@ -208,7 +208,7 @@ func (t *tx) find(ctx context.Context, dest any, query string, args ...any) (boo
 // all reads all rows into a slice.
 func (t *tx) all(ctx context.Context, dest any, query string, args ...any) error {
 	text := t.pool.text(query)
-	if stmt := t.stmt(ctx, text); stmt != nil {
+	if stmt := t.stmt(ctx, text); stmt != nil { //nolint:sqlclosecheck // the pool's, or the transaction's to close
 		return stmt.SelectContext(ctx, dest, args...)
 	}
 	return sqlx.SelectContext(ctx, t.ext(), dest, text, args...)

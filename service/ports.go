@@ -62,6 +62,11 @@ type Store interface {
 	// parts, apply chat.Decide, write with the audit, and if nothing is pending
 	// any more move the turn from awaiting-approval to queued.
 	Decide(ctx context.Context, topicID string, ds []chat.Decision, by chat.Decider) (chat.Decided, chat.Change, error)
+	// Reask applies again, which must be pure, to the call of an approval that
+	// waits, with the time of the transaction; its false changes nothing. If
+	// that leaves nothing pending, the turn goes on. The old approval is closed
+	// as superseded.
+	Reask(ctx context.Context, topicID, approvalID string, again func(chat.ToolCall, time.Time) (chat.ToolCall, bool)) (chat.Change, error)
 	// Call reads the call of an approval. An approval that is unknown, or of
 	// another topic, is ErrNotFound; one of a deleted message is ErrGone.
 	Call(ctx context.Context, topicID, approvalID string) (chat.ToolCall, error)

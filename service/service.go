@@ -21,8 +21,10 @@ type Live interface {
 	Publish(ctx context.Context, c chat.Change)
 }
 
-// Tools checks inputs that people edit.
+// Tools knows the tools that there are.
 type Tools interface {
+	// Tools lists those that may be offered to the topic's model.
+	Tools(ctx context.Context, topic chat.Topic) ([]chat.Tool, error)
 	// Validate checks an input against the tool's schema; a violation is a
 	// *chat.InputError.
 	Validate(tool chat.Tool, input json.RawMessage) error

@@ -28,6 +28,11 @@ func (t *told) Publish(_ context.Context, c chat.Change) { t.changes = append(t.
 func (t *told) Wake()                                    { t.wakes++ }
 func (t *told) Cancel(stopped chat.Epochs)               { t.canceled = append(t.canceled, stopped) }
 
+// Tools is the tool that waiting asks for.
+func (t *told) Tools(context.Context, chat.Topic) ([]chat.Tool, error) {
+	return []chat.Tool{{Name: "s__t", InputSchema: json.RawMessage(`{}`)}}, nil
+}
+
 // Validate takes any input but {"bad":…}.
 func (t *told) Validate(_ chat.Tool, input json.RawMessage) error {
 	if strings.Contains(string(input), "bad") {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"sync"
 	"testing"
 
@@ -171,6 +172,69 @@ func TestWordsDecideNothing(t *testing.T) {
 		}
 		if n := len(w.pending(topic)); n != 1 || len(w.probe.log(t)) != 0 {
 			t.Errorf("%d wait, log %v", n, w.probe.log(t))
+		}
+	})
+}
+
+func TestAYesToAToolThatHasChangedIsAskedForAgain(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, w *world) {
+		w.says(llmtest.Calls(call("note", "a"), call("note", "b")), llmtest.Text("ok"))
+		w.start()
+		topic := w.topic()
+		w.send(topic, "go")
+		w.until(topic, chat.TopicAwaitingApproval)
+		old := w.card(topic, "a").ApprovalID
+		path := "/topics/" + topic + "/approvals"
+
+		w.probe.change(`{"type":"string","maxLength":5}`)
+		w.want(410, "POST", path, map[string]any{"approvalId": old, "approved": true})
+		again := w.card(topic, "a")
+		if again.ApprovalID == old || !strings.Contains(string(again.InputSchema), "maxLength") {
+			t.Errorf("asked again as %s with %s", again.ApprovalID, again.InputSchema)
+		}
+		w.want(410, "POST", path, map[string]any{"approvalId": old, "approved": true})
+		w.want(410, "POST", path, map[string]any{"approvalId": old, "approved": false})
+		w.approve(topic, "a")
+
+		// One whose input the new tool does not take is not asked for again: the
+		// model hears why, and since nothing else waits the turn goes on.
+		w.probe.change(`{"type":"string","minLength":5}`)
+		w.want(410, "POST", path, map[string]any{"approvalId": w.card(topic, "b").ApprovalID, "approved": true})
+		w.until(topic, chat.TopicDone)
+		calls := w.calls(topic)
+		if calls[0].State != chat.CallOutputError || calls[0].ToolMetadata.Outcome != chat.OutcomeUnavailable || !calls[0].Approval.Granted() {
+			t.Errorf("the approved call, whose tool then changed, is %s, %+v", calls[0].State, calls[0].ToolMetadata)
+		}
+		if calls[1].State != chat.CallOutputError || calls[1].ToolMetadata.Outcome != chat.OutcomeInvalid {
+			t.Errorf("the call whose input is not taken is %s, %+v", calls[1].State, calls[1].ToolMetadata)
+		}
+		if log := w.probe.log(t); len(log) != 0 {
+			t.Errorf("something ran: %v", log)
+		}
+		superseded := 0
+		for _, e := range w.audit(topic) {
+			if e.Resolution == chat.ResolutionSuperseded && !e.Approved {
+				superseded++
+			}
+		}
+		if superseded != 2 {
+			t.Errorf("the audit has %d superseded approvals: %+v", superseded, w.audit(topic))
+		}
+	})
+}
+
+func TestADenialNeedsNoTool(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, w *world) {
+		w.says(llmtest.Calls(call("note", "a")), llmtest.Text("ok"))
+		w.start()
+		topic := w.topic()
+		w.send(topic, "go")
+		w.until(topic, chat.TopicAwaitingApproval)
+		w.probe.change(`{"type":"string","maxLength":5}`)
+		w.deny(topic, "a", "no")
+		w.until(topic, chat.TopicDone)
+		if c := w.calls(topic)[0]; c.State != chat.CallOutputDenied {
+			t.Errorf("got %s", c.State)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,16 @@ import (
 type probe struct {
 	dir string
 	mu  sync.Mutex
+	// text is the schema of the member "text"; {"type":"string"} if empty.
+	text string
+}
+
+// change gives every tool another schema for "text", as a new version of the
+// server would.
+func (p *probe) change(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text = text
 }
 
 type probeInput struct {
@@ -44,7 +55,10 @@ func (p *probe) Name() string { return "probe" }
 func (p *probe) ID() string   { return "probe" }
 
 func (p *probe) Tools(context.Context) ([]chat.Tool, error) {
-	schema := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"},"hold":{"type":"boolean"},"fail":{"type":"boolean"},"n":{"type":"integer"}},"required":["text"],"additionalProperties":false}`)
+	p.mu.Lock()
+	text := cmp.Or(p.text, `{"type":"string"}`)
+	p.mu.Unlock()
+	schema := json.RawMessage(`{"type":"object","properties":{"text":` + text + `,"hold":{"type":"boolean"},"fail":{"type":"boolean"},"n":{"type":"integer"}},"required":["text"],"additionalProperties":false}`)
 	var tools []chat.Tool
 	for name, policy := range map[string]chat.ToolPolicy{"note": {}, "peek": {AutoApprove: true}, "off": {Disabled: true}} {
 		tools = append(tools, chat.Tool{

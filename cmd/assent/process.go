@@ -34,7 +34,7 @@ func startProcess(ctx context.Context, dir string, stderr io.Writer) (*process, 
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(exe, "serve", "-addr", "127.0.0.1:0", "-data-dir", dir, "-log", "warn")
+	cmd := exec.CommandContext(ctx, exe, "serve", "-addr", "127.0.0.1:0", "-data-dir", dir, "-log", "warn")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 	return startCommand(ctx, cmd, dir, stderr, func(string) {})
 }

@@ -233,3 +233,31 @@ func TestCallLife(t *testing.T) {
 		}
 	})
 }
+
+func TestAskAgain(t *testing.T) {
+	t.Parallel()
+	call := waiting()
+	call.ToolMetadata = &chat.ToolMetadata{ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{}`), Verdict: chat.VerdictAsk, Step: 2}
+	same := chat.Tool{ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{ }`)}
+	other := chat.Tool{ServerID: "s", Tool: "t", Title: "New", InputSchema: json.RawMessage(`{"type":"object"}`)}
+
+	if got, ok := chat.AskAgain(call, same, nil, "ap2", later); ok || cmp.Diff(call, got) != "" {
+		t.Error("a call whose tool is the same was asked again")
+	}
+	yes := decided(t, chat.Decision{Approved: true})
+	if got, ok := chat.AskAgain(yes, other, nil, "ap2", later); ok || cmp.Diff(yes, got) != "" {
+		t.Error("a decided call was asked again")
+	}
+	got, ok := chat.AskAgain(call, other, nil, "ap2", later)
+	if !ok || !got.Pending() || got.Approval.ID != "ap2" || !got.Approval.RequestedAt.Equal(later) || got.Title != "New" ||
+		string(got.ToolMetadata.InputSchema) != `{"type":"object"}` || got.ToolMetadata.Step != 2 || !chat.SameTool(got, other) {
+		t.Errorf("got %+v, %+v", got.Approval, got.ToolMetadata)
+	}
+	got, ok = chat.AskAgain(call, other, errors.New("no"), "ap2", later)
+	if !ok || got.State != chat.CallOutputError || got.ToolMetadata.Outcome != chat.OutcomeInvalid || got.Approval != nil || got.Runnable() {
+		t.Errorf("got %s, %+v", got.State, got.ToolMetadata)
+	}
+	if call.Approval.ID != "ap1" || string(call.ToolMetadata.InputSchema) != `{}` {
+		t.Error("the argument was modified")
+	}
+}

@@ -256,3 +256,24 @@ func SameTool(call ToolCall, tool Tool) bool {
 	m := call.meta()
 	return m.ServerID == tool.ServerID && m.Tool == tool.Tool && sameJSON(m.InputSchema, tool.InputSchema)
 }
+
+// AskAgain returns a pending call as asked about the tool that there is now,
+// under another approval id, or settled as invalid if that tool does not take
+// its input (wrong says why). The old approval is closed by that: it is
+// superseded. A call that does not wait, or whose tool is the one that it was
+// asked for, is returned unchanged with false.
+func AskAgain(call ToolCall, tool Tool, wrong error, approvalID string, at time.Time) (ToolCall, bool) {
+	if !call.Pending() || SameTool(call, tool) {
+		return call, false
+	}
+	next := call.withMeta(func(m *ToolMetadata) {
+		m.Server, m.ServerID, m.Tool, m.Title = tool.Server, tool.ServerID, tool.Tool, tool.Title
+		m.Annotations, m.InputSchema = tool.Annotations, tool.InputSchema
+	})
+	next.Title = tool.Title
+	if wrong == nil {
+		return Ask(next, approvalID, at), true
+	}
+	next.Approval = nil
+	return Finish(next, Result{Outcome: OutcomeInvalid, ErrorText: "The tool changed while the call waited, and no longer takes this input: " + wrong.Error()}, at)
+}
