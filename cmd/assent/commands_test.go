@@ -33,8 +33,8 @@ func TestDemoPlaysTheMainJob(t *testing.T) {
 		says        []string
 	}{
 		{"Yes", "", []string{"demo", "--yes"}, []string{"report.txt was approved: it ran once", "secrets.txt was denied: it never ran", "one continuation"}},
-		{"AReaderDecides", "what\nd\na\n", []string{"demo"}, []string{"report.txt was denied: it never ran", "secrets.txt was approved: it ran once"}},
-		{"NobodyThere", "", []string{"demo"}, []string{"report.txt was approved: it ran once", "secrets.txt was denied: it never ran"}},
+		{"AReaderDecides", "what\nd\ny\n", []string{"demo"}, []string{"report.txt was denied: it never ran", "secrets.txt was approved: it ran once"}},
+		{"NobodyThere", "", []string{"demo"}, []string{"nobody answers, so the demo does", "report.txt was approved: it ran once", "secrets.txt was denied: it never ran"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +136,7 @@ func TestASecondServerOnOneSQLiteFileIsRefused(t *testing.T) {
 	w := &world{t: t, dir: dir, probe: p}
 	w.start()
 	var out bytes.Buffer
-	code := run(t.Context(), append([]string{"serve"}, w.args()...), environment(), nil, &out, &out)
+	code := run(t.Context(), append(append([]string{"serve"}, w.args()...), "-model", "demo/guide"), environment(), nil, &out, &out)
 	if code != 1 || !strings.Contains(out.String(), "another") {
 		t.Errorf("exit code %d: %s", code, out.String())
 	}

@@ -133,6 +133,7 @@ func TestRunExitCodes(t *testing.T) {
 		{[]string{"token", "old", "-data-dir", dir}, 2, "no argument"},
 		{[]string{"serve", "-data-dir", taken, "-addr", "127.0.0.1:0"}, 1, "data folder"},
 		{[]string{"serve", "-data-dir", dir, "-addr", "192.0.2.1:1"}, 1, "listen"},
+		{[]string{"serve", "-data-dir", filepath.Join(dir, "d"), "-model", "openai/gpt-x"}, 2, "-model: "},
 		{[]string{"serve", "-data-dir", filepath.Join(dir, "d"), "-workspace", dir}, 2, "read the owner's token"},
 		{[]string{"serve", "-data-dir", filepath.Join(dir, "d"), "-workspace", filepath.Join(dir, "d")}, 2, "read the owner's token"},
 		{[]string{"health", "-addr", "127.0.0.1:1"}, 1, "does not answer"},

@@ -207,20 +207,24 @@ func (d *demo) decide(card chat.ApprovalItem, planned bool) (answer, error) {
 	a := answer{approved: planned}
 	if !d.yes {
 		fmt.Fprintf(d.out, "     %s %s  [a]pprove or [d]eny? ", card.ToolName, card.Input)
-		for d.in.Scan() {
+		answered := false
+		for !answered && d.in.Scan() {
+			answered = true
 			switch strings.ToLower(strings.TrimSpace(d.in.Text())) {
-			case "a", "approve":
+			case "a", "approve", "y", "yes":
 				a.approved = true
-			case "d", "deny":
+			case "d", "deny", "n", "no":
 				a.approved = false
 			default:
+				answered = false
 				fmt.Fprint(d.out, "     a or d? ")
-				continue
 			}
-			break
 		}
 		if err := d.in.Err(); err != nil {
 			return a, err
+		}
+		if !answered {
+			d.say("nobody answers, so the demo does")
 		}
 	}
 	body := map[string]any{"approvalId": card.ApprovalID, "approved": a.approved}

@@ -50,9 +50,13 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	if err := apart(c); err != nil {
 		return err
 	}
+	models := llm.NewRegistry(llm.RegistryOptions{Providers: providers})
+	if err := (modelNames{models}).check(c.Model); err != nil {
+		return usageError{fmt.Errorf("-model: %w", err)}
+	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Addr)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return fmt.Errorf("listen (another address can be chosen with -addr): %w", err)
 	}
 	defer ln.Close() // the HTTP server closes it too; twice is harmless
 	store, err := openStore(ctx, c, true, log)
@@ -75,7 +79,6 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 		return err
 	}
 
-	models := llm.NewRegistry(llm.RegistryOptions{Providers: providers})
 	hub := live.New(store, live.Options{Logger: log})
 	defer hub.Close()
 	tools := topicTools{catalogue, log}
@@ -107,7 +110,9 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	fmt.Fprintf(stdout, "Assent %s is ready on %s\n\n  Open this link in a browser (it logs you in, once):\n  %s\n\n  Data: %s\n  The built-in tools work in: %s\n",
 		version(), base, link, c.where(), c.Workspace)
 	if len(providers) == 0 {
-		fmt.Fprint(stdout, "  Model: demo/guide, which is rules and no language model. Set OPENAI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST for a real one.\n")
+		fmt.Fprintf(stdout, "  Model: %s, which is rules and no language model. Set OPENAI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST for a real one.\n", c.Model)
+	} else {
+		fmt.Fprintf(stdout, "  Model of new topics: %s\n", c.Model)
 	}
 	log.InfoContext(ctx, "serving", slog.Any("config", c), slog.String("version", version()))
 

@@ -7,7 +7,7 @@ import { Icon } from '../ui/Icon'
 import { clock, span, useNow } from '../ui/time'
 import { cardState, decide, decisions, emptyDraft, setDraft } from './decisions'
 import { Edit, inputProblems } from './Edit'
-import { byKeyboard, cardsMoved, newGuard } from './guard'
+import { byKeyboard, cardsMoved, inSight, newGuard } from './guard'
 import { InputView } from './InputView'
 import { claims, toolNames } from './words'
 
@@ -87,6 +87,13 @@ export function Card({ topicId, part, place, total }: CardProps) {
   }
   function send(approved: boolean) {
     if (locked) return
+    if (approved && card.current && !inSight(card.current)) {
+      // Nobody says yes to what cannot be seen: show it first, and wait for the hand to come again.
+      card.current.scrollIntoView({ block: 'start' })
+      cardsMoved()
+      guard.entered()
+      return
+    }
     if (!approved) void decide(topicId, [{ approvalId: id, approved, reason: draft.reason }])
     else if (mode !== 'edit') void decide(topicId, [{ approvalId: id, approved }])
     else if (problems.length === 0) void decide(topicId, [{ approvalId: id, approved, inputText: edited }])

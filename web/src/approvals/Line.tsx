@@ -29,7 +29,8 @@ export const Line = memo(function Line({ part, me, progress }: LineProps) {
   const { server, tool } = toolNames(part)
   const meta = part.toolMetadata
   const lost = state?.lost !== undefined || state?.closed !== undefined
-  const right = [took(meta?.startedAt, meta?.finishedAt), line.who, line.at && clock(line.at)].filter(Boolean)
+  // When a call of unknown outcome ended is not known either: what is recorded is when it was given up.
+  const right = [meta?.outcome === 'unknown' ? undefined : took(meta?.startedAt, meta?.finishedAt), line.who, line.at && clock(line.at)].filter(Boolean)
   return (
     <details className={`line ${line.tone}`} open={open} onToggle={(event) => setOpen(event.currentTarget.open)} data-state={part.state}>
       <summary data-decided={id}>

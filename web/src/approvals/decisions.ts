@@ -17,6 +17,8 @@ export interface OtherDecision {
 
 export interface CardError {
   text: string
+  /** Whether the answer arrived is not known; the server's next word on the topic tells. */
+  unsure?: true
   problems?: ProblemItem[]
 }
 
@@ -98,6 +100,11 @@ export function reopen(approvalId: string): void {
   change(approvalId, ({ taken: _, ...rest }) => rest)
 }
 
+/** The server has spoken since, and the card is still open: an answer that may have arrived has not. */
+export function settleDoubt(approvalId: string): void {
+  change(approvalId, ({ error, ...rest }) => (error && !error.unsure ? { ...rest, error } : rest))
+}
+
 /**
  * Sends decisions that apply together or not at all. Nothing is shown as
  * decided before the server says so; when it does not, every card comes back
@@ -134,5 +141,6 @@ function failure(decision: Decision, batch: boolean, error: unknown): Partial<Ca
   if (status === 410 && !batch) return { closed: error.message }
   const text = status === 0 ? 'The server cannot be reached, so it is not known whether your answer arrived. Try again: the same answer twice does no harm.' : error.message
   const problems = batch ? undefined : problem.errors
-  return { error: { text: batch && problem.errors ? `None was applied: ${error.message}` : text, ...(problems ? { problems } : {}) } }
+  const unsure = status === 0 ? ({ unsure: true } as const) : {}
+  return { error: { text: batch && problem.errors ? `None was applied: ${error.message}` : text, ...(problems ? { problems } : {}), ...unsure } }
 }

@@ -32,6 +32,25 @@ export function newGuard(): Guard {
   }
 }
 
+/** How much of an input must be in sight, in pixels, if it is not all of it. */
+const inputInSight = 48
+
+/**
+ * Whether a person can see what a card asks for: its head, and its input or a
+ * good piece of it. The buttons stick to the edge of the thread, so that they
+ * can be there while the rest of the card is not.
+ */
+export function inSight(card: HTMLElement): boolean {
+  const thread = card.closest('.thread')?.getBoundingClientRect()
+  const head = card.querySelector('.card-head')?.getBoundingClientRect()
+  const input = card.querySelector('.card-input')?.getBoundingClientRect()
+  const actions = card.querySelector('.card-actions')?.getBoundingClientRect()
+  if (!thread || !head || !input || !actions) return true
+  const top = thread.top - 1
+  const bottom = Math.min(thread.bottom, actions.top) + 1
+  return head.top >= top && head.bottom <= bottom && input.top + Math.min(input.height, inputInSight) <= bottom
+}
+
 /** Whether a click was made with the keyboard (or by a screen reader), not with a pointer. */
 export function byKeyboard(event: { detail: number }): boolean {
   return event.detail === 0

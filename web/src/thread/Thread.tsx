@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'react'
 import { api, explain } from '../api/client'
-import { cardState, decisions, reopen } from '../approvals/decisions'
+import { cardState, decisions, reopen, settleDoubt } from '../approvals/decisions'
 import { useFeed } from '../feed'
 import type { Detail } from '../live/reduce'
 import type { Message as WireMessage, Status, ToolPart, Topic } from '../live/types'
@@ -129,15 +129,16 @@ function statusKey(detail: Detail): string {
   return detail.order.map((id) => detail.held[id]?.message.metadata.status ?? '').join()
 }
 
-/** Gives a card its buttons back if the server, in a later state than its answer, still asks. */
+/** Gives a card its buttons back, or takes its doubt away, if the server, in a later state than its answer, still asks. */
 function useUnlock(detail: Detail, pending: readonly ToolPart[]): void {
   useEffect(() => {
     const all = decisions.getState()
     for (const part of pending) {
-      const taken = cardState(all, part.approval!.id).taken
+      const { taken, error } = cardState(all, part.approval!.id)
       if (taken && detail.revision > taken.revision) reopen(part.approval!.id)
+      if (error?.unsure) settleDoubt(part.approval!.id)
     }
-  }, [detail.revision, pending])
+  }, [detail, pending])
 }
 
 /** The versions of each message that has more than one, oldest first. They are asked for when nothing runs. */
