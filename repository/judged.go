@@ -34,7 +34,9 @@ func (r judgedRow) judged() (chat.JudgedCall, error) {
 }
 
 // JudgedCalls reads the newest n calls on which a verdict was given, of all
-// topics, the newest first. It looks at no more than twice as many calls.
+// topics, the newest first. It looks at no more than twice as many calls. They
+// are found through their turns, whose ids sort by time: an index on the calls
+// themselves would have to be written by every decision.
 func (s *Store) JudgedCalls(ctx context.Context, n int) ([]chat.JudgedCall, error) {
 	var rows []judgedRow
 	err := s.view(ctx, "read the last calls", func(ctx context.Context, t *tx) error {
@@ -42,8 +44,10 @@ func (s *Store) JudgedCalls(ctx context.Context, n int) ([]chat.JudgedCall, erro
 		return t.all(ctx, &rows, `
 			SELECT p.topic_id, t.title, t.model, p.message_id, p.position, p.updated_at,
 				CASE WHEN octet_length(p.payload) <= ? THEN p.payload ELSE '' END AS payload
-			FROM parts p JOIN topics t ON t.id = p.topic_id
-			WHERE p.tool_call_id IS NOT NULL ORDER BY p.message_id DESC, p.position DESC LIMIT ?`, maxTried, 2*n)
+			FROM turns u
+			JOIN parts p ON p.topic_id = u.topic_id AND p.message_id = u.message_id
+			JOIN topics t ON t.id = p.topic_id
+			WHERE p.tool_call_id IS NOT NULL ORDER BY u.id DESC, p.position DESC LIMIT ?`, maxTried, 2*n)
 	})
 	if err != nil {
 		return nil, err

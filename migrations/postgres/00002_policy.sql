@@ -28,6 +28,3 @@ CREATE TABLE policy_rule_versions (
     rule       TEXT,                            -- as it was after the change, in JSON; NULL once it is deleted
     PRIMARY KEY (rule_id, version)
 );
-
--- The newest calls of all topics, on which a rule is tried: the ids of their messages sort by time.
-CREATE INDEX parts_newest_calls ON parts (message_id, position) WHERE tool_call_id IS NOT NULL;
