@@ -26,7 +26,7 @@ func (s *Store) Decide(ctx context.Context, topicID string, ds []chat.Decision, 
 	}
 
 	var out chat.Decided
-	c, err := s.change(ctx, "decide", topicID, func(ctx context.Context, t *topicTx) error {
+	c, err := s.changeBy(ctx, "decide", topicID, `id, revision, updated_at`, func(ctx context.Context, t *topicTx) error {
 		var err error
 		out, err = t.decide(ctx, ds, by)
 		return err

@@ -205,9 +205,16 @@ func (s *Store) Ping(ctx context.Context) error {
 // change runs fn in a transaction that holds the topic, and says what it
 // changed.
 func (s *Store) change(ctx context.Context, doing, topicID string, fn func(context.Context, *topicTx) error) (chat.Change, error) {
+	return s.changeBy(ctx, doing, topicID, topicColumns, fn)
+}
+
+// changeBy is change for an operation that needs only some columns of the
+// topic, among them id, revision and updated_at: a decision must not cost more
+// for a long system prompt.
+func (s *Store) changeBy(ctx context.Context, doing, topicID, columns string, fn func(context.Context, *topicTx) error) (chat.Change, error) {
 	var out chat.Change
 	err := s.write.run(ctx, s.write.dialect.write, doing, func(ctx context.Context, t *tx) error {
-		tt, err := t.lockTopic(ctx, topicID)
+		tt, err := t.lockTopic(ctx, topicID, columns)
 		if err != nil {
 			return err
 		}

@@ -60,13 +60,14 @@ type topicTx struct {
 }
 
 // lockTopic raises the topic's revision, which locks its row until the end of
-// the transaction, and reads the time, all in one statement.
-func (t *tx) lockTopic(ctx context.Context, topicID string) (*topicTx, error) {
+// the transaction, and reads the time and the given columns, all in one
+// statement.
+func (t *tx) lockTopic(ctx context.Context, topicID, columns string) (*topicTx, error) {
 	tt := &topicTx{tx: t}
 	ok, err := t.find(ctx, &tt.topic, `
 		UPDATE topics SET revision = revision + 1, updated_at = {now}
 		WHERE id = ? AND deleted_at IS NULL
-		RETURNING `+topicColumns, topicID)
+		RETURNING `+columns, topicID)
 	if err != nil {
 		return nil, fmt.Errorf("lock topic %s: %w", topicID, err)
 	}
