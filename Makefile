@@ -27,6 +27,7 @@ test-go: ## formatting, vet and all Go tests with the race detector
 		if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) test -race -count=1 -p 2 -timeout 20m ./...
+	$(GO) test -count=1 -run TestConvergence ./service/live
 
 test-web: ## types, unit tests, dist against src, and the page in a real browser
 	cd web && npm run typecheck
