@@ -45,6 +45,16 @@ type Service interface {
 	Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Page) (approvals []chat.ApprovalItem, next string, err error)
 	Audit(ctx context.Context, topicID string, p chat.Page) (entries []chat.AuditEntry, next string, err error)
 
+	Rules(ctx context.Context) ([]chat.Rule, error)
+	Rule(ctx context.Context, id string) (chat.Rule, error)
+	CreateRule(ctx context.Context, n chat.NewRule, by chat.Decider) (chat.Rule, error)
+	UpdateRule(ctx context.Context, id string, p chat.RulePatch, by chat.Decider) (chat.Rule, error)
+	DeleteRule(ctx context.Context, id string, by chat.Decider) error
+	RuleVersions(ctx context.Context, id string, p chat.Page) (changes []chat.RuleChange, next string, err error)
+	TryRule(ctx context.Context, v chat.Verdict, expression string) (chat.RuleTrial, error)
+	ExplainApproval(ctx context.Context, approvalID string) (chat.Explanation, error)
+	ExplainCall(ctx context.Context, topicID, toolCallID string) (chat.Explanation, error)
+
 	// Login takes the secret of a login link, which it uses up, and gives the
 	// secret of a new session; ErrNotFound if it is none.
 	Login(ctx context.Context, secret string) (session, principal string, err error)
@@ -62,10 +72,11 @@ type Models interface {
 	Providers() []chat.ProviderInfo
 }
 
-// Options of an API. Service, Models and Events must be set.
+// Options of an API. Service, Models, Servers and Events must be set.
 type Options struct {
 	Service Service
 	Models  Models
+	Servers ToolServers
 	Events  EventSource
 	// Page serves the browser's page; without it the paths of the page are
 	// unknown ones. It is asked without authentication and must hold no data.
@@ -93,6 +104,7 @@ type Options struct {
 type API struct {
 	svc      Service
 	models   Models
+	servers  ToolServers
 	events   EventSource
 	page     http.Handler
 	log      *slog.Logger
@@ -113,7 +125,7 @@ type API struct {
 // New returns an API. It starts nothing.
 func New(opt Options) *API {
 	a := &API{
-		svc: opt.Service, models: opt.Models, events: opt.Events, page: opt.Page,
+		svc: opt.Service, models: opt.Models, servers: opt.Servers, events: opt.Events, page: opt.Page,
 		log:    cmp.Or(opt.Logger, slog.New(slog.DiscardHandler)),
 		hosts:  newHostSet(opt.Hosts, opt.PublicURL),
 		public: opt.PublicURL, noAuth: opt.NoAuth, contract: opt.Contract, now: opt.Now,

@@ -47,11 +47,21 @@ var operations = []struct {
 	{"GET", "/approvals", "", 200, "Approvals topic= pending=false settled=false 50 "},
 	{"GET", "/approvals?state=settled&topicId=t1&limit=200&cursor=x", "", 200, "Approvals topic=t1 pending=false settled=true 200 x"},
 	{"GET", "/audit?topicId=t1", "", 200, "Audit topic=t1 50 "},
+	{"GET", "/policy/rules", "", 200, "Rules"},
+	{"POST", "/policy/rules", `{"name":"No secrets","verdict":"deny","expression":"true"}`, 201, "CreateRule"},
+	{"POST", "/policy/rules/try", `{"verdict":"allow","expression":"true"}`, 200, "TryRule allow true"},
+	{"GET", "/policy/rules/r1", "", 200, "Rule r1"},
+	{"PATCH", "/policy/rules/r1", `{"enabled":false,"version":2}`, 200, "UpdateRule r1"},
+	{"DELETE", "/policy/rules/r1", "", 204, "DeleteRule r1"},
+	{"GET", "/policy/rules/r1/versions?limit=3&cursor=9", "", 200, "RuleVersions r1 3 9"},
+	{"GET", "/policy/explain?approvalId=a1", "", 200, "ExplainApproval a1"},
+	{"GET", "/policy/explain?topicId=t1&toolCallId=call_1", "", 200, "ExplainCall call_1"},
 	{"GET", "/readyz", "", 200, "Ping"},
 	{"POST", "/session", `{"token":"a-bearer-token"}`, 200, "SignIn a-bearer-token"},
 	{"GET", "/login?token=a-login-token", "", 303, "Login a-login-token"},
 	{"POST", "/logout", "", 204, ""},
 	{"GET", "/session", "", 200, ""},
+	{"GET", "/mcp-servers", "", 200, ""},
 	{"GET", "/models", "", 200, ""},
 	{"GET", "/providers", "", 200, ""},
 	{"GET", "/healthz", "", 200, ""},
@@ -183,7 +193,7 @@ func TestWhatIsNotThere(t *testing.T) {
 			b.bad(op.method, strings.Replace(op.path, "/m1", "/%00", 1), op.body).problem(t, 404)
 		}
 	}
-	for _, path := range []string{"/topics/", "/nothing", "/topics/t1/nothing", "/approvals/a1", "/mcp-servers"} {
+	for _, path := range []string{"/topics/", "/nothing", "/topics/t1/nothing", "/approvals/a1", "/agents"} {
 		b.do("GET", path, "").problem(t, 404)
 	}
 	got := b.do("PUT", "/topics/t1", "{}")

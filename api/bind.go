@@ -41,6 +41,12 @@ func bind(raw json.RawMessage, into reflect.Value, at string) error {
 		if raw[0] != '"' {
 			return malformed(at, "must be a string")
 		}
+	case reflect.Int:
+		if n, err := strconv.ParseInt(string(raw), 10, 32); err == nil {
+			into.SetInt(n)
+			return nil
+		}
+		return malformed(at, "must be an integer of at most 32 bits")
 	case reflect.Bool:
 		if raw[0] != 't' && raw[0] != 'f' {
 			return malformed(at, "must be a boolean")

@@ -153,6 +153,7 @@ func TestSendTakesTextAndFilesAndNothingElse(t *testing.T) {
 		if got := b.do("POST", "/topics/t1/messages", tt.body); got.status != 202 {
 			t.Errorf("%s: answered %d %s", tt.name, got.status, got.body)
 		}
+		tt.want.By = "ada"
 		if diff := cmp.Diff(tt.want, b.svc.message); diff != "" {
 			t.Errorf("%s: the service was given (-want +got):\n%s", tt.name, diff)
 		}

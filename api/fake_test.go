@@ -46,6 +46,8 @@ type fake struct {
 	message   chat.NewMessage
 	topic     chat.NewTopic
 	patch     chat.TopicPatch
+	newRule   chat.NewRule
+	rulePatch chat.RulePatch
 	decideErr error
 }
 
@@ -80,7 +82,7 @@ func (f *fake) last() string {
 func aStatus() chat.Status { return chat.StatusOf(topic1, 3, nil, 0, nil) }
 
 func aTopic() chat.Topic {
-	return chat.Topic{ID: topic1, Title: "A <topic>", Model: "demo/guide", Revision: 3, Status: aStatus(), CreatedAt: at, UpdatedAt: at}
+	return chat.Topic{ID: topic1, Title: "A <topic>", Model: "demo/guide", Mode: chat.ModeDefault, Revision: 3, Status: aStatus(), CreatedAt: at, UpdatedAt: at}
 }
 
 func aMessage() chat.Message {
@@ -171,6 +173,54 @@ func (f *fake) Audit(_ context.Context, id string, p chat.Page) ([]chat.AuditEnt
 	e := chat.AuditEntry{ID: "e1", ApprovalID: "a1", TopicID: topic1, AnchorID: "m2", ToolCallID: "c1", ToolName: "x__y", DecidedBy: "ada", Via: chat.ViaWeb, DecidedAt: at}
 	return []chat.AuditEntry{e}, "", f.did(fmt.Sprintf("Audit topic=%s %d %s", id, p.Limit, p.Cursor), "")
 }
+func aRule() chat.Rule {
+	return chat.Rule{ID: "r1", Name: "No <secrets>", Verdict: chat.VerdictDeny, Expression: `input.path.contains("secret")`, Reason: "Never.", Enabled: true, Position: 1, Version: 2, CreatedAt: at, UpdatedAt: at}
+}
+func (f *fake) Rules(context.Context) ([]chat.Rule, error) {
+	return []chat.Rule{aRule()}, f.did("Rules", "")
+}
+func (f *fake) Rule(_ context.Context, id string) (chat.Rule, error) {
+	return aRule(), f.did("Rule "+id, "")
+}
+func (f *fake) CreateRule(_ context.Context, n chat.NewRule, by chat.Decider) (chat.Rule, error) {
+	f.newRule, f.by = n, by
+	return aRule(), f.did("CreateRule", "")
+}
+func (f *fake) UpdateRule(_ context.Context, id string, p chat.RulePatch, by chat.Decider) (chat.Rule, error) {
+	f.rulePatch, f.by = p, by
+	return aRule(), f.did("UpdateRule "+id, "")
+}
+func (f *fake) DeleteRule(_ context.Context, id string, by chat.Decider) error {
+	f.by = by
+	return f.did("DeleteRule "+id, "")
+}
+func (f *fake) RuleVersions(_ context.Context, id string, p chat.Page) ([]chat.RuleChange, string, error) {
+	before, after := aRule(), aRule()
+	before.Version, before.Reason = 1, ""
+	return []chat.RuleChange{
+		{RuleID: "r1", Version: 3, Action: chat.RuleDeleted, By: "ada", Via: chat.ViaWeb, At: at, Before: &after},
+		{RuleID: "r1", Version: 2, Action: chat.RuleChanged, By: "ada", Via: chat.ViaAPI, At: at, Before: &before, After: &after},
+	}, "1", f.did(fmt.Sprintf("RuleVersions %s %d %s", id, p.Limit, p.Cursor), "")
+}
+func (f *fake) TryRule(_ context.Context, v chat.Verdict, expression string) (chat.RuleTrial, error) {
+	sample := chat.TrialSample{TopicID: topic1, AnchorID: "m2", ToolCallID: "c1", ToolName: "x__y", Input: json.RawMessage(`{"n":12345678901234567890}`), Verdict: chat.VerdictAsk, Rule: chat.ByDefault, Error: "no such key: path"}
+	return chat.RuleTrial{Matched: 12, Failed: 1, Changed: 3, Of: 50, Samples: []chat.TrialSample{sample}}, f.did(fmt.Sprintf("TryRule %s %s", v, expression), "")
+}
+func (f *fake) ExplainApproval(_ context.Context, id string) (chat.Explanation, error) {
+	return anExplanation(), f.did("ExplainApproval "+id, "")
+}
+func (f *fake) ExplainCall(_ context.Context, id, call string) (chat.Explanation, error) {
+	return anExplanation(), f.did("ExplainCall "+call, id)
+}
+func anExplanation() chat.Explanation {
+	rule := aRule()
+	return chat.Explanation{
+		TopicID: topic1, AnchorID: "m2", ToolCallID: "c1", ToolName: "x__y", State: chat.CallOutputDenied, Verdict: chat.VerdictDeny, Rule: rule.Name,
+		Why: "The rule “No <secrets>” refuses this call.", Reason: "Never.", RuleNow: "changed",
+		RuleVersion: &chat.RuleChange{RuleID: "r1", Version: 2, Action: chat.RuleChanged, By: "ada", Via: chat.ViaAPI, At: at, After: &rule},
+		Approval:    &chat.Approval{ID: "a1"},
+	}
+}
 func (f *fake) Login(_ context.Context, secret string) (string, string, error) {
 	err := f.did("Login "+secret, "")
 	switch {
@@ -215,6 +265,24 @@ func (fakeModels) Providers() []chat.ProviderInfo {
 	return []chat.ProviderInfo{{ID: "demo", Title: "Demo", Configured: true}}
 }
 
+// fakeServers are a tool server of each kind, in each phase.
+type fakeServers struct{}
+
+func (fakeServers) Info() []chat.ServerInfo {
+	since := at
+	return []chat.ServerInfo{
+		{ID: "workspace", Name: "workspace", Transport: chat.TransportBuiltIn, State: chat.ServerState{Phase: chat.ServerReady}, Tools: []chat.ServerTool{
+			{Name: "read_file", ToolName: "workspace__read_file", Title: "Read a <file>", Annotations: json.RawMessage(`{"readOnlyHint":true}`), Policy: "auto-approve"},
+		}},
+		{ID: "a b", Name: "a b", Transport: chat.TransportStdio, State: chat.ServerState{Phase: chat.ServerFailed, Since: &since, Error: "the process ended", Stderr: []string{"oh no"}}, Tools: []chat.ServerTool{}},
+		{ID: "web", Name: "web", Transport: chat.TransportHTTP, State: chat.ServerState{Phase: chat.ServerReady, Since: &since, ServerName: "s", ServerVersion: "1", Protocol: "2025-11-25"}, Tools: []chat.ServerTool{
+			{Name: "x", ToolName: "web__x", Policy: "ask"},
+		}},
+		{ID: "off", Name: "off", Transport: chat.TransportHTTP, State: chat.ServerState{Phase: chat.ServerDisabled, Since: &since}, Tools: []chat.ServerTool{}},
+		{ID: "new", Name: "new", Transport: chat.TransportHTTP, State: chat.ServerState{Phase: chat.ServerStarting, Since: &since}, Tools: []chat.ServerTool{}},
+	}
+}
+
 // fakeEvents gives each reader one event that says what was asked for.
 type fakeEvents struct{}
 
@@ -252,7 +320,7 @@ func start(t *testing.T, change func(*Options)) *bench {
 	t.Helper()
 	b := &bench{t: t, svc: &fake{}, log: &logBuffer{}}
 	opt := Options{
-		Service: b.svc, Models: fakeModels{}, Events: fakeEvents{}, Contract: assent.Contract,
+		Service: b.svc, Models: fakeModels{}, Servers: fakeServers{}, Events: fakeEvents{}, Contract: assent.Contract,
 		Logger: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Page:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the page") }),
 	}

@@ -124,7 +124,7 @@ func (a *API) sendMessage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	m := chat.NewMessage{Parts: parts, WhenBusy: chat.WhenBusy(in.WhenBusy)}
+	m := chat.NewMessage{Parts: parts, WhenBusy: chat.WhenBusy(in.WhenBusy), By: identityFrom(r).principal}
 	if in.ID != nil {
 		m.ID = *in.ID
 	}
@@ -144,7 +144,7 @@ func (a *API) editMessage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return a.accepted(w, r)(a.svc.EditMessage(r.Context(), topic, message, chat.NewMessage{Parts: parts}))
+	return a.accepted(w, r)(a.svc.EditMessage(r.Context(), topic, message, chat.NewMessage{Parts: parts, By: identityFrom(r).principal}))
 }
 
 func (a *API) deleteMessage(w http.ResponseWriter, r *http.Request) error {

@@ -79,6 +79,16 @@ func (a *API) routes() chi.Router {
 			r.Method(http.MethodGet, "/approvals", a.handle(a.listApprovals))
 			r.Method(http.MethodGet, "/audit", a.handle(a.listAudit))
 
+			r.Method(http.MethodGet, "/policy/rules", a.handle(a.listRules))
+			r.Method(http.MethodPost, "/policy/rules", a.handle(a.createRule))
+			r.Method(http.MethodPost, "/policy/rules/try", a.handle(a.tryRule))
+			r.Method(http.MethodGet, "/policy/rules/{ruleId}", a.handle(a.getRule))
+			r.Method(http.MethodPatch, "/policy/rules/{ruleId}", a.handle(a.updateRule))
+			r.Method(http.MethodDelete, "/policy/rules/{ruleId}", a.handle(a.deleteRule))
+			r.Method(http.MethodGet, "/policy/rules/{ruleId}/versions", a.handle(a.listRuleVersions))
+			r.Method(http.MethodGet, "/policy/explain", a.handle(a.explain))
+
+			r.Method(http.MethodGet, "/mcp-servers", a.handle(a.listServers))
 			r.Method(http.MethodGet, "/models", a.handle(a.listModels))
 			r.Method(http.MethodGet, "/providers", a.handle(a.listProviders))
 			r.Method(http.MethodGet, "/session", a.handle(a.getSession))

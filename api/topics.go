@@ -9,16 +9,18 @@ import (
 )
 
 type newTopic struct {
-	Title        string   `json:"title" validate:"max=200"`
-	Model        string   `json:"model" validate:"max=200"`
-	SystemPrompt string   `json:"systemPrompt" validate:"max=100000"`
-	MCPServerIDs []string `json:"mcpServerIds" validate:"max=100,dive,min=1,max=64"`
+	Title        string     `json:"title" validate:"max=200"`
+	Model        string     `json:"model" validate:"max=200"`
+	SystemPrompt string     `json:"systemPrompt" validate:"max=100000"`
+	MCPServerIDs []string   `json:"mcpServerIds" validate:"max=100,dive,min=1,max=64"`
+	Mode         *chat.Mode `json:"mode" validate:"omitnil,oneof=ask-all default trusted-read-only"`
 }
 
 type topicPatch struct {
-	Title        *string `json:"title" validate:"omitnil,max=200"`
-	Model        *string `json:"model" validate:"omitnil,min=1,max=200"`
-	SystemPrompt *string `json:"systemPrompt" validate:"omitnil,max=100000"`
+	Title        *string    `json:"title" validate:"omitnil,max=200"`
+	Model        *string    `json:"model" validate:"omitnil,min=1,max=200"`
+	SystemPrompt *string    `json:"systemPrompt" validate:"omitnil,max=100000"`
+	Mode         *chat.Mode `json:"mode" validate:"omitnil,oneof=ask-all default trusted-read-only"`
 }
 
 type topicList struct {
@@ -53,7 +55,11 @@ func (a *API) createTopic(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	topic, err := a.svc.CreateTopic(r.Context(), chat.NewTopic(in))
+	n := chat.NewTopic{Title: in.Title, Model: in.Model, SystemPrompt: in.SystemPrompt, MCPServerIDs: in.MCPServerIDs}
+	if in.Mode != nil {
+		n.Mode = *in.Mode
+	}
+	topic, err := a.svc.CreateTopic(r.Context(), n)
 	if err != nil {
 		return err
 	}

@@ -94,6 +94,12 @@ func ruleText(f validator.FieldError) string {
 	if f.Kind() == reflect.Slice {
 		unit = "items"
 	}
+	if f.Kind() == reflect.Int {
+		if f.Tag() == "min" {
+			return "must be at least " + f.Param()
+		}
+		return "must be at most " + f.Param()
+	}
 	switch f.Tag() {
 	case "required":
 		return "is required"

@@ -24,7 +24,7 @@ func (s *Store) EditMessage(ctx context.Context, topicID, messageID string, m ch
 			return chat.Sent{}, chat.Invalid("Only a person's message can be edited.")
 		}
 		if chat.MessageStatus(row.Status) == chat.MessageQueued {
-			return t.editQueued(ctx, messageID, m.Parts)
+			return t.editQueued(ctx, messageID, m)
 		}
 		if sent, repeated, err := t.repeated(ctx, m.ID, digest); err != nil || repeated {
 			return sent, cmp.Or(err, errUnchanged)
@@ -33,7 +33,7 @@ func (s *Store) EditMessage(ctx context.Context, topicID, messageID string, m ch
 			return chat.Sent{}, err
 		}
 		if err := t.insertMessage(ctx, newMessage{
-			id: m.ID, parentID: row.ParentID, role: chat.RoleUser, status: chat.MessageSuccess, parts: m.Parts, digest: digest,
+			id: m.ID, parentID: row.ParentID, role: chat.RoleUser, status: chat.MessageSuccess, parts: m.Parts, digest: digest, sentBy: m.By,
 		}); err != nil {
 			return chat.Sent{}, err
 		}
@@ -42,12 +42,16 @@ func (s *Store) EditMessage(ctx context.Context, topicID, messageID string, m ch
 	})
 }
 
-// editQueued replaces what a queued message says. It keeps its place.
-func (t *topicTx) editQueued(ctx context.Context, messageID string, parts chat.Parts) (chat.Sent, error) {
+// editQueued replaces what a queued message says, and with it who says it. It
+// keeps its place.
+func (t *topicTx) editQueued(ctx context.Context, messageID string, m chat.NewMessage) (chat.Sent, error) {
+	if _, err := t.exec(ctx, `UPDATE messages SET sent_by = ? WHERE topic_id = ? AND id = ?`, clean(m.By), t.topic.ID, messageID); err != nil {
+		return chat.Sent{}, fmt.Errorf("message %s: %w", messageID, err)
+	}
 	if err := t.dropParts(ctx, messageID, 0); err != nil {
 		return chat.Sent{}, err
 	}
-	if err := t.insertParts(ctx, messageID, 0, parts); err != nil {
+	if err := t.insertParts(ctx, messageID, 0, m.Parts); err != nil {
 		return chat.Sent{}, err
 	}
 	if err := t.setMessageStatus(ctx, messageID, chat.MessageQueued, nil); err != nil {

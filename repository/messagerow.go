@@ -18,6 +18,7 @@ type messageRow struct {
 	GroupID    string  `db:"group_id"`
 	Role       string  `db:"role"`
 	Model      string  `db:"model"`
+	SentBy     string  `db:"sent_by"`
 	Status     string  `db:"status"`
 	TurnID     string  `db:"turn_id"`
 	Epoch      int64   `db:"epoch"`
@@ -29,14 +30,14 @@ type messageRow struct {
 	DeletedAt  instant `db:"deleted_at"`
 }
 
-const messageColumns = `m.topic_id, m.id, m.parent_id, m.group_id, m.role, m.model, m.status, m.turn_id, m.epoch, m.error,
+const messageColumns = `m.topic_id, m.id, m.parent_id, m.group_id, m.role, m.model, m.sent_by, m.status, m.turn_id, m.epoch, m.error,
 	m.body_digest, m.created_at, m.updated_at, m.revision, m.deleted_at`
 
 // message is the message without its parts.
 func (r messageRow) message() (chat.Message, error) {
 	m := chat.Message{
 		ID: r.ID, TopicID: r.TopicID, ParentID: r.ParentID, GroupID: r.GroupID, Role: chat.Role(r.Role),
-		Status: chat.MessageStatus(r.Status), Model: r.Model, TurnID: r.TurnID, Epoch: r.Epoch,
+		Status: chat.MessageStatus(r.Status), Model: r.Model, SentBy: r.SentBy, TurnID: r.TurnID, Epoch: r.Epoch,
 		CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time, Revision: r.Revision,
 	}
 	if r.Error != nil {
@@ -149,10 +150,10 @@ func (t *tx) withParts(ctx context.Context, topicID string, rows []messageRow) (
 
 // newMessage is what a message begins with.
 type newMessage struct {
-	id, parentID, groupID, model, turnID, digest string
-	role                                         chat.Role
-	status                                       chat.MessageStatus
-	parts                                        chat.Parts
+	id, parentID, groupID, model, turnID, digest, sentBy string
+	role                                                 chat.Role
+	status                                               chat.MessageStatus
+	parts                                                chat.Parts
 }
 
 func (t *topicTx) insertMessage(ctx context.Context, m newMessage) error {
@@ -162,9 +163,9 @@ func (t *topicTx) insertMessage(ctx context.Context, m newMessage) error {
 		queue = &sequence
 	}
 	if _, err := t.exec(ctx, `
-		INSERT INTO messages (topic_id, id, parent_id, group_id, role, model, status, turn_id, body_digest, queue_position, sequence, created_at, updated_at, revision)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		t.topic.ID, m.id, m.parentID, m.groupID, m.role, m.model, m.status, m.turnID, m.digest, queue, sequence,
+		INSERT INTO messages (topic_id, id, parent_id, group_id, role, model, sent_by, status, turn_id, body_digest, queue_position, sequence, created_at, updated_at, revision)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		t.topic.ID, m.id, m.parentID, m.groupID, m.role, m.model, clean(m.sentBy), m.status, m.turnID, m.digest, queue, sequence,
 		t.at, t.at, t.revision()); err != nil {
 		return fmt.Errorf("insert message %s: %w", m.id, err)
 	}

@@ -46,7 +46,7 @@ func (s *Store) Send(ctx context.Context, topicID string, m chat.NewMessage) (ch
 			return chat.Sent{}, err
 		}
 		if err := t.insertMessage(ctx, newMessage{
-			id: m.ID, parentID: t.topic.ActiveLeaf, role: chat.RoleUser, status: chat.MessageSuccess, parts: m.Parts, digest: digest,
+			id: m.ID, parentID: t.topic.ActiveLeaf, role: chat.RoleUser, status: chat.MessageSuccess, parts: m.Parts, digest: digest, sentBy: m.By,
 		}); err != nil {
 			return chat.Sent{}, err
 		}
@@ -149,7 +149,7 @@ func (t *topicTx) enqueue(ctx context.Context, m chat.NewMessage, digest string)
 		return chat.Sent{}, err
 	}
 	if err := t.insertMessage(ctx, newMessage{
-		id: m.ID, role: chat.RoleUser, status: chat.MessageQueued, parts: m.Parts, digest: digest,
+		id: m.ID, role: chat.RoleUser, status: chat.MessageQueued, parts: m.Parts, digest: digest, sentBy: m.By,
 	}); err != nil {
 		return chat.Sent{}, err
 	}

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -26,9 +27,9 @@ func (s *Store) CreateTopic(ctx context.Context, n chat.NewTopic) (chat.Topic, c
 	err = s.write.run(ctx, s.write.dialect.write, "create a topic", func(ctx context.Context, t *tx) error {
 		var row topicRow
 		if err := t.get(ctx, &row, `
-			INSERT INTO topics (id, title, model, system_prompt, mcp_server_ids, revision, created_at, updated_at)
-			SELECT ?, ?, ?, ?, ?, 1, now.at, now.at FROM (SELECT {now} AS at) AS now
-			RETURNING `+topicColumns, id, n.Title, n.Model, n.SystemPrompt, servers); err != nil {
+			INSERT INTO topics (id, title, model, system_prompt, mode, mcp_server_ids, revision, created_at, updated_at)
+			SELECT ?, ?, ?, ?, ?, ?, 1, now.at, now.at FROM (SELECT {now} AS at) AS now
+			RETURNING `+topicColumns, id, n.Title, n.Model, n.SystemPrompt, cmp.Or(n.Mode, chat.ModeDefault), servers); err != nil {
 			return err
 		}
 		topic, err = t.withStatus(ctx, row)
@@ -97,12 +98,16 @@ func (s *Store) UpdateTopic(ctx context.Context, topicID string, p chat.TopicPat
 		set(&next.Title, p.Title)
 		set(&next.Model, p.Model)
 		set(&next.SystemPrompt, p.SystemPrompt)
-		if next.Title == t.topic.Title && next.Model == t.topic.Model && next.SystemPrompt == t.topic.SystemPrompt {
+		if p.Mode != nil {
+			next.Mode = string(*p.Mode)
+		}
+		if next.Title == t.topic.Title && next.Model == t.topic.Model && next.SystemPrompt == t.topic.SystemPrompt &&
+			next.Mode == t.topic.Mode {
 			return errUnchanged
 		}
 		t.topic, t.changed = next, true
-		_, err := t.exec(ctx, `UPDATE topics SET title = ?, model = ?, system_prompt = ? WHERE id = ?`,
-			next.Title, next.Model, next.SystemPrompt, topicID)
+		_, err := t.exec(ctx, `UPDATE topics SET title = ?, model = ?, system_prompt = ?, mode = ? WHERE id = ?`,
+			next.Title, next.Model, next.SystemPrompt, next.Mode, topicID)
 		return err
 	})
 	switch {

@@ -42,15 +42,19 @@ func (s *Service) Decide(ctx context.Context, topicID string, ds []chat.Decision
 }
 
 // check holds an approval against the tool that there is now: a yes must be one
-// to what would run, and an edited input must be one that it takes. What was
-// decided already is compared, not checked: its answer must not depend on
-// today's tools. A tool that is gone is no obstacle here: the run will say so.
+// to what would run, and an edited input must be one that the tool takes and
+// no rule denies, for what a rule denies nobody can approve by writing it into
+// another call. What was decided already is compared, not checked: its answer
+// must not depend on today's tools. A tool that is gone, or whose server does
+// not answer now, is no obstacle here: the run will say so.
 func (s *Service) check(ctx context.Context, topicID string, d chat.Decision) error {
 	call, err := s.store.Call(ctx, topicID, d.ApprovalID)
 	if err != nil || !call.Pending() {
 		return err
 	}
-	tools, err := s.tools.Tools(ctx, chat.Topic{})
+	known, cancel := context.WithTimeout(ctx, toolsTimeout)
+	tools, err := s.tools.Tools(known, chat.Topic{})
+	cancel()
 	if err != nil {
 		return fmt.Errorf("list tools: %w", err)
 	}
@@ -59,15 +63,31 @@ func (s *Service) check(ctx context.Context, topicID string, d chat.Decision) er
 			return s.askAgain(ctx, topicID, d.ApprovalID, tool)
 		}
 	}
-	if d.UpdatedInput == nil || call.ToolMetadata == nil || call.ToolMetadata.InputSchema == nil {
+	m := call.ToolMetadata
+	if d.UpdatedInput == nil || m == nil {
 		return nil
 	}
-	tool := chat.Tool{Name: call.ToolName, InputSchema: call.ToolMetadata.InputSchema}
-	if err := s.tools.Validate(tool, d.UpdatedInput); err != nil {
+	tool := chat.Tool{
+		Name: call.ToolName, Server: m.Server, ServerID: m.ServerID, Tool: m.Tool, Annotations: m.Annotations, InputSchema: m.InputSchema,
+	}
+	if m.InputSchema != nil {
+		if err := s.tools.Validate(tool, d.UpdatedInput); err != nil {
+			return fmt.Errorf("approval %s: %w", d.ApprovalID, err)
+		}
+	}
+	call.Input = d.UpdatedInput
+	j, err := s.policy.Judge(ctx, topicID, m.Principal, tool, call)
+	if err != nil {
 		return fmt.Errorf("approval %s: %w", d.ApprovalID, err)
+	}
+	if j.Verdict == chat.VerdictDeny {
+		return fmt.Errorf("approval %s: %w", d.ApprovalID, chat.Invalid("The rule “%s” does not allow this input: %s", j.Rule, j.Reason))
 	}
 	return nil
 }
+
+// toolsTimeout is how long a person's yes waits for servers that are starting.
+const toolsTimeout = time.Second
 
 // askAgain closes an approval whose tool has changed since it was asked, and
 // asks about the tool as it is now. It returns the error for who said yes to

@@ -74,6 +74,22 @@ type Store interface {
 	// Audit lists decisions, the newest first; topicID may be "".
 	Audit(ctx context.Context, topicID string, p chat.Page) (entries []chat.AuditEntry, next string, err error)
 
+	// Rules lists the rules of the policy, in their order.
+	Rules(ctx context.Context) ([]chat.Rule, error)
+	Rule(ctx context.Context, id string) (chat.Rule, error)
+	// CreateRule, UpdateRule and DeleteRule record who changed what.
+	CreateRule(ctx context.Context, n chat.NewRule, by chat.Decider) (chat.Rule, error)
+	UpdateRule(ctx context.Context, id string, p chat.RulePatch, by chat.Decider) (chat.Rule, error)
+	DeleteRule(ctx context.Context, id string, by chat.Decider) error
+	// RuleVersions lists what was done to a rule, the newest first, also to
+	// one that was deleted.
+	RuleVersions(ctx context.Context, id string, p chat.Page) (changes []chat.RuleChange, next string, err error)
+	// JudgedCalls reads the newest n calls on which a verdict was given.
+	JudgedCalls(ctx context.Context, n int) ([]chat.JudgedCall, error)
+	ApprovalCall(ctx context.Context, approvalID string) (chat.JudgedCall, error)
+	// TopicCall reads a call of a topic; of several with the id the newest.
+	TopicCall(ctx context.Context, topicID, toolCallID string) (chat.JudgedCall, error)
+
 	// PutToken stores a token's digest for the given life, by the database's
 	// clock; 0 is for ever. Storing the same digest again is harmless.
 	PutToken(ctx context.Context, t chat.Token, life time.Duration) error

@@ -30,6 +30,16 @@ type Tools interface {
 	Validate(tool chat.Tool, input json.RawMessage) error
 }
 
+// Policy gives verdicts, and knows the language of rules.
+type Policy interface {
+	// Judge gives the verdict on a call by the rules of this moment.
+	Judge(ctx context.Context, topicID, principal string, tool chat.Tool, call chat.ToolCall) (chat.Judgement, error)
+	// Check says why an expression cannot be a rule's; chat.ErrInvalid.
+	Check(expression string) error
+	// Matcher gives a function that evaluates rules, for one goroutine.
+	Matcher() chat.Match
+}
+
 // Options of a service. A zero member means its default.
 type Options struct {
 	// DefaultModel answers in topics that name none; "demo/guide".
@@ -48,11 +58,12 @@ type Service struct {
 	engine Engine
 	live   Live
 	tools  Tools
+	policy Policy
 	opt    Options
 }
 
 // New returns a service.
-func New(store Store, engine Engine, live Live, tools Tools, opt Options) *Service {
+func New(store Store, engine Engine, live Live, tools Tools, policy Policy, opt Options) *Service {
 	opt.DefaultModel = cmp.Or(opt.DefaultModel, "demo/guide")
 	if opt.CheckModel == nil {
 		opt.CheckModel = func(string) error { return nil }
@@ -60,7 +71,7 @@ func New(store Store, engine Engine, live Live, tools Tools, opt Options) *Servi
 	if opt.HasServer == nil {
 		opt.HasServer = func(string) bool { return true }
 	}
-	return &Service{store: store, engine: engine, live: live, tools: tools, opt: opt}
+	return &Service{store: store, engine: engine, live: live, tools: tools, policy: policy, opt: opt}
 }
 
 // announce tells everybody of what is committed. It must not be lost because

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/assent-chat/assent/repository"
 	"github.com/assent-chat/assent/service"
 	"github.com/assent-chat/assent/service/chat"
+	"github.com/assent-chat/assent/service/policy"
 )
 
 // told counts what the service tells of: changes to watchers, turns to the
@@ -51,7 +53,7 @@ func newService(t *testing.T) (*service.Service, *repository.Store, *told) {
 		}
 	})
 	var told told
-	svc := service.New(store, &told, &told, &told, service.Options{CheckModel: func(name string) error {
+	svc := service.New(store, &told, &told, &told, policy.New(store, slog.New(slog.DiscardHandler)), service.Options{CheckModel: func(name string) error {
 		if name == "no/model" {
 			return chat.Invalid("There is no model %s.", name)
 		}

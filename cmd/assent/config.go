@@ -13,25 +13,28 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/assent-chat/assent/service/chat"
 )
 
 // config is everything that can be set. Flags win over the environment, which
 // wins over the defaults. The README has the same table.
 type config struct {
-	Addr        string        // address to listen on; not loopback needs authentication
-	DataDir     string        // SQLite file, workspace, token
-	DatabaseURL string        // PostgreSQL instead of SQLite
-	PublicURL   string        // the URL that browsers use, if another than Addr
-	Workspace   string        // folder of the built-in tools; DataDir/workspace
-	Model       string        // of topics that name none
-	NoAuth      bool          // everybody is the owner; loopback only
-	Prepare     bool          // keep prepared statements; off behind pgbouncer in transaction mode
-	LogLevel    slog.Level    //
-	LogJSON     bool          //
-	Lease       time.Duration // how long a turn stays its owner's without a heartbeat
-	MaxSteps    int           // model steps of a turn
-	ToolTimeout time.Duration // of one run of a tool
-	Shutdown    time.Duration // for running calls at a clean shutdown
+	Addr        string           // address to listen on; not loopback needs authentication
+	DataDir     string           // SQLite file, workspace, token
+	DatabaseURL string           // PostgreSQL instead of SQLite
+	PublicURL   string           // the URL that browsers use, if another than Addr
+	Workspace   string           // folder of the built-in tools; DataDir/workspace
+	MCPServers  []chat.MCPServer // beside the built-in tools
+	Model       string           // of topics that name none
+	NoAuth      bool             // everybody is the owner; loopback only
+	Prepare     bool             // keep prepared statements; off behind pgbouncer in transaction mode
+	LogLevel    slog.Level       //
+	LogJSON     bool             //
+	Lease       time.Duration    // how long a turn stays its owner's without a heartbeat
+	MaxSteps    int              // model steps of a turn
+	ToolTimeout time.Duration    // of one run of a tool
+	Shutdown    time.Duration    // for running calls at a clean shutdown
 }
 
 // setting is one row of the configuration: the flag -a-b is the environment
@@ -84,6 +87,12 @@ func settings() []setting {
 			}
 			dir, err := filepath.Abs(v)
 			c.Workspace = dir
+			return err
+		}},
+		{"mcp-config", "ASSENT_MCP_CONFIG", "", "`file` of MCP servers, {\"mcpServers\": {…}}", func(c *config, v string) (err error) {
+			if v != "" {
+				c.MCPServers, err = readServers(v)
+			}
 			return err
 		}},
 		{"model", "ASSENT_MODEL", "demo/guide", "`model` of topics that name none, as provider/model", func(c *config, v string) error {
@@ -193,7 +202,7 @@ func (c config) LogValue() slog.Value {
 	}
 	return slog.GroupValue(
 		slog.String("addr", c.Addr), slog.String("data_dir", c.DataDir), slog.String("database", database),
-		slog.String("model", c.Model), slog.Bool("auth", !c.NoAuth), slog.Duration("lease", c.Lease),
+		slog.String("model", c.Model), slog.Int("mcp_servers", len(c.MCPServers)), slog.Bool("auth", !c.NoAuth), slog.Duration("lease", c.Lease),
 	)
 }
 

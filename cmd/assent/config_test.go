@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -48,6 +49,50 @@ func TestConfigReportsEveryMistakeAtOnceAndExits2(t *testing.T) {
 	}
 	if strings.Contains(errs.String(), "secret") {
 		t.Error("a password is shown")
+	}
+}
+
+func TestConfigReadsMCPServersAndShowsNoneOfTheirSecrets(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	load := func(file string) (config, string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := loadConfig("serve", []string{"-mcp-config", path}, environment("ASSENT_MODEL", "demo/guide"), io.Discard)
+		if err == nil {
+			return c, ""
+		}
+		if _, ok := errors.AsType[usageError](err); !ok {
+			t.Errorf("%v is no mistake in the configuration", err)
+		}
+		return c, err.Error()
+	}
+	c, complaint := load(`{"mcpServers":{"web":{"url":"http://127.0.0.1:1/mcp"},"files":{"command":"x","env":{"KEY":"s3cret"}}}}`)
+	if complaint != "" || len(c.MCPServers) != 2 || c.MCPServers[0].ID != "files" || c.MCPServers[1].ID != "web" || len(c.MCPServers[0].AutoApproveTools) != 0 {
+		t.Errorf("got %+v, %s", c.MCPServers, complaint)
+	}
+	if shown := c.LogValue().String(); strings.Contains(shown, "s3cret") || !strings.Contains(shown, "mcp_servers=2") {
+		t.Errorf("logged as %s", shown)
+	}
+	_, complaint = load(`{"mcpServers":{"workspace":{"command":"x"},"two":{"url":"s3cret"},"three":{"command":"x","env":{"KEY":["s3cret"]}}}}`)
+	for _, want := range []string{"-mcp-config: ", path, `"workspace"`, `"two"`, `"three"`} {
+		if !strings.Contains(complaint, want) {
+			t.Errorf("%s is not in %s", want, complaint)
+		}
+	}
+	if strings.Contains(complaint, "s3cret") {
+		t.Errorf("a secret is shown: %s", complaint)
+	}
+	if _, complaint = load(`{"mcpServers":{}} `); !strings.Contains(complaint, "no server") {
+		t.Errorf("no server: %s", complaint)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := loadConfig("serve", nil, environment("ASSENT_MCP_CONFIG", path), io.Discard); err == nil || !strings.Contains(err.Error(), "ASSENT_MCP_CONFIG: ") {
+		t.Errorf("no file: %v", err)
 	}
 }
 

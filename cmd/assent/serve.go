@@ -23,6 +23,7 @@ import (
 	"github.com/assent-chat/assent/service/live"
 	"github.com/assent-chat/assent/service/llm"
 	"github.com/assent-chat/assent/service/mcp"
+	"github.com/assent-chat/assent/service/policy"
 	"github.com/assent-chat/assent/service/turn"
 	"github.com/assent-chat/assent/web"
 )
@@ -68,7 +69,12 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 		return err
 	}
 	defer workspace.Close() // read-only by now
-	catalogue, err := mcp.NewCatalogue(append([]mcp.Server{workspace}, extra...)...)
+	servers := mcp.NewManager(mcp.ClientOptions{Logger: log, Version: version()})
+	defer servers.Close() // the engine has ended by then
+	if err := servers.Apply(ctx, c.MCPServers); err != nil {
+		return fmt.Errorf("start the tool servers: %w", err)
+	}
+	catalogue, err := mcp.NewCatalogue(slices.Concat([]mcp.Server{workspace}, extra, servers.Servers())...)
 	if err != nil {
 		return err
 	}
@@ -76,10 +82,11 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	hub := live.New(store, live.Options{Logger: log})
 	defer hub.Close()
 	tools := topicTools{catalogue, log}
-	engine := turn.New(store, modelNames{models}, tools, hub, turn.Options{
+	judge := policy.New(store, log)
+	engine := turn.New(store, modelNames{models}, tools, judge, hub, turn.Options{
 		Lease: c.Lease, MaxSteps: c.MaxSteps, ToolTimeout: c.ToolTimeout, ShutdownGrace: c.Shutdown, Logger: log,
 	})
-	svc := service.New(store, engine, hub, tools, service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, HasServer: catalogue.Has})
+	svc := service.New(store, engine, hub, tools, judge, service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, HasServer: catalogue.Has})
 	if err := ownToken(ctx, c, svc); err != nil {
 		return err
 	}
@@ -88,7 +95,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 		return err
 	}
 	handler := api.New(api.Options{
-		Service: svc, Models: models, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
+		Service: svc, Models: models, Servers: serverInfo{workspace, servers}, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
 		Logger: log, Hosts: hosts(c, ln), PublicURL: public, NoAuth: c.NoAuth,
 	})
 

@@ -56,7 +56,7 @@ func runToken(ctx context.Context, args []string, getenv func(string) string, st
 		return err
 	}
 	secret := rand.Text()
-	svc := service.New(store, nil, nil, nil, service.Options{})
+	svc := service.New(store, nil, nil, nil, nil, service.Options{})
 	if err := errors.Join(svc.AddToken(ctx, name, secret), store.Close()); err != nil {
 		return fmt.Errorf("store the token: %w", err)
 	}

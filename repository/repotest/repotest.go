@@ -27,7 +27,7 @@ func Run(t *testing.T, open func(t *testing.T) *repository.Store, only ...string
 	}{
 		{"topics", topicTests}, {"sending", sendTests}, {"queue", queueTests}, {"turns", turnTests}, {"steps", stepTests},
 		{"deciding", decideTests}, {"batches", batchTests}, {"races", raceTests}, {"stopping", stopTests}, {"branches", branchTests},
-		{"deleting", deleteTests}, {"lists", listTests}, {"tokens", tokenTests}, {"bytes", byteTests},
+		{"deleting", deleteTests}, {"lists", listTests}, {"tokens", tokenTests}, {"bytes", byteTests}, {"rules", ruleTests},
 	} {
 		if len(only) > 0 && !slices.Contains(only, group.name) {
 			continue

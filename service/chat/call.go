@@ -129,7 +129,11 @@ type ToolMetadata struct {
 	Annotations json.RawMessage `json:"annotations,omitempty"` // the server's claims
 	InputSchema json.RawMessage `json:"inputSchema,omitempty"` // as it was when the call was made
 	Verdict     Verdict         `json:"verdict,omitempty"`
-	Rule        string          `json:"rule,omitempty"` // what gave the verdict
+	Rule        string          `json:"rule,omitempty"`        // what gave the verdict
+	RuleID      string          `json:"ruleId,omitempty"`      // if it was a rule of the policy
+	RuleVersion int             `json:"ruleVersion,omitempty"` // as it was then
+	Why         string          `json:"why,omitempty"`         // the verdict was given, in a sentence
+	Principal   string          `json:"principal,omitempty"`   // whose message led to the call
 	Model       string          `json:"model,omitempty"`
 	Step        int             `json:"step,omitempty"` // of the turn, from 1
 	StartedAt   *time.Time      `json:"startedAt,omitempty"`

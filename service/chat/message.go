@@ -36,6 +36,7 @@ type Message struct {
 	Parts    Parts
 	Status   MessageStatus
 	Model    string // of an assistant message: "provider/model"
+	SentBy   string // of a user message: the principal who sent it
 	TurnID   string // of an assistant message
 	// Epoch is that of the turn that fills the message, 0 if none ever did.
 	// A delta of another epoch does not belong to these parts.
@@ -100,6 +101,7 @@ type Topic struct {
 	Title        string    `json:"title"`
 	Model        string    `json:"model"`
 	SystemPrompt string    `json:"systemPrompt,omitempty"`
+	Mode         Mode      `json:"mode"`
 	MCPServerIDs []string  `json:"mcpServerIds,omitempty"` // absent: every server
 	Revision     int64     `json:"revision"`
 	ActiveLeaf   string    `json:"activeLeafId,omitempty"`

@@ -17,6 +17,7 @@ type NewTopic struct {
 	Model        string
 	SystemPrompt string
 	MCPServerIDs []string
+	Mode         Mode // "" is ModeDefault
 }
 
 // TopicPatch changes a topic; nil members stay as they are.
@@ -24,6 +25,7 @@ type TopicPatch struct {
 	Title        *string
 	Model        *string
 	SystemPrompt *string
+	Mode         *Mode
 }
 
 // WhenBusy says what to do with a message for a topic whose turn runs or waits.
@@ -42,6 +44,7 @@ type NewMessage struct {
 	Parts    Parts
 	WhenBusy WhenBusy // "" is WhenBusyQueue
 	Title    string   // for a topic that has none yet
+	By       string   // the principal who sends it
 }
 
 // Sent is a stored message and, unless it was queued, the turn that answers it.

@@ -192,24 +192,6 @@ func TestStatusOf(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		policy chat.ToolPolicy
-		want   chat.Verdict
-	}{
-		{chat.ToolPolicy{}, chat.VerdictAsk},
-		{chat.ToolPolicy{AutoApprove: true}, chat.VerdictAllow},
-		{chat.ToolPolicy{Disabled: true}, chat.VerdictDeny},
-		{chat.ToolPolicy{Disabled: true, AutoApprove: true}, chat.VerdictDeny},
-	} {
-		got := chat.Judge(chat.Tool{Name: "s__t", Annotations: json.RawMessage(`{"readOnlyHint":true}`), Policy: tt.policy})
-		if got.Verdict != tt.want || got.Rule == "" || got.Verdict == chat.VerdictDeny && got.Reason == "" {
-			t.Errorf("%+v: got %+v, want %s", tt.policy, got, tt.want)
-		}
-	}
-}
-
 func TestSameTool(t *testing.T) {
 	t.Parallel()
 	tool := chat.Tool{ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{"type":"object","maxProperties":1}`)}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -18,7 +19,8 @@ import (
 // it came, before its outcome is taken to be unknown.
 const stopGrace = 2 * time.Second
 
-// maxOutput is the largest answer of a tool that is kept, in bytes.
+// maxOutput is the largest answer of a tool that is kept, in bytes. A client
+// stays below it by leaving out what does not fit.
 const maxOutput = 8 << 20
 
 // maxDepth is how deep a tool's answer may nest. Go's own decoder gives up at
@@ -28,24 +30,36 @@ const maxDepth = 1000
 // Catalogue is the tools of several servers, and the way to run them. It is
 // safe for concurrent use.
 type Catalogue struct {
-	servers []Server
+	servers atomic.Pointer[[]Server] // replaced, never changed
 	schemas schemas
 }
 
-// NewCatalogue returns a catalogue over servers. Their ids and their names
-// must be unique, or a call could reach the wrong one.
+// NewCatalogue returns a catalogue over servers, as Set has them.
 func NewCatalogue(servers ...Server) (*Catalogue, error) {
+	c := &Catalogue{}
+	if err := c.Set(servers...); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Set makes the catalogue one over servers. Their ids and their names must be
+// unique, or a call could reach the wrong one: a list that is not so changes
+// nothing. Calls that run go on with the server that they began with.
+func (c *Catalogue) Set(servers ...Server) error {
 	ids, names := map[string]bool{}, map[string]bool{}
 	for _, s := range servers {
 		if ids[s.ID()] {
-			return nil, chat.Conflict("Two tool servers have the id %s.", s.ID())
+			return chat.Conflict("Two tool servers have the id %s.", s.ID())
 		}
 		if names[s.Name()] {
-			return nil, chat.Conflict("Two tool servers have the name %s.", s.Name())
+			return chat.Conflict("Two tool servers have the name %s.", s.Name())
 		}
 		ids[s.ID()], names[s.Name()] = true, true
 	}
-	return &Catalogue{servers: servers}, nil
+	servers = slices.Clone(servers)
+	c.servers.Store(&servers)
+	return nil
 }
 
 // Tools lists the tools of every server, in the order of the servers. A server
@@ -56,7 +70,7 @@ func (c *Catalogue) Tools(ctx context.Context) ([]chat.Tool, error) {
 	var all []chat.Tool
 	var errs []error
 	owner := map[string]string{}
-	for _, s := range c.servers {
+	for _, s := range *c.servers.Load() {
 		tools, err := serverTools(ctx, s)
 		if err != nil {
 			errs = append(errs, err)
@@ -76,7 +90,7 @@ func (c *Catalogue) Tools(ctx context.Context) ([]chat.Tool, error) {
 
 // Has reports whether there is a server with the id.
 func (c *Catalogue) Has(serverID string) bool {
-	return slices.ContainsFunc(c.servers, func(s Server) bool { return s.ID() == serverID })
+	return slices.ContainsFunc(*c.servers.Load(), func(s Server) bool { return s.ID() == serverID })
 }
 
 // Validate holds an input against the tool's schema. A violation is a
@@ -111,7 +125,7 @@ func (c *Catalogue) Call(ctx context.Context, tool chat.Tool, input json.RawMess
 }
 
 func (c *Catalogue) find(ctx context.Context, serverID, tool string) (Server, chat.Tool, error) {
-	for _, s := range c.servers {
+	for _, s := range *c.servers.Load() {
 		if s.ID() != serverID {
 			continue
 		}
@@ -234,11 +248,13 @@ func output(raw json.RawMessage) json.RawMessage {
 	return text
 }
 
-// errorText makes a text fit to be stored: UTF-8, without NUL, which databases
-// refuse, and of bounded length.
-func errorText(s string) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	return shorten(s, 16<<10)
+// errorText makes a text fit to be stored as the reason of a failure.
+func errorText(s string) string { return shorten(storable(s), 16<<10) }
+
+// storable makes a text fit to be stored: UTF-8, without NUL, which databases
+// refuse.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 func unavailable(err error) chat.Result {

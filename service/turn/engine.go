@@ -60,6 +60,7 @@ type Engine struct {
 	store  Store
 	models Models
 	tools  Tools
+	policy Policy
 	live   Live
 	opt    Options
 	log    *slog.Logger
@@ -71,10 +72,10 @@ type Engine struct {
 }
 
 // New returns an engine that runs nothing yet.
-func New(store Store, models Models, tools Tools, live Live, opt Options) *Engine {
+func New(store Store, models Models, tools Tools, policy Policy, live Live, opt Options) *Engine {
 	opt = opt.withDefaults()
 	return &Engine{
-		store: store, models: models, tools: tools, live: live, opt: opt, log: opt.Logger,
+		store: store, models: models, tools: tools, policy: policy, live: live, opt: opt, log: opt.Logger,
 		wake: make(chan struct{}, 1), runs: map[string]*run{},
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/assent-chat/assent/repository"
 	"github.com/assent-chat/assent/service/chat"
+	"github.com/assent-chat/assent/service/policy"
 	"github.com/assent-chat/assent/service/turn"
 )
 
@@ -33,15 +34,16 @@ type tools func(ctx context.Context, input json.RawMessage, progress func(string
 // bench is an engine on a real database, with a model and tools made of
 // functions.
 type bench struct {
-	t     *testing.T
-	store *faulty
-	opt   turn.Options
-	model model
-	run   tools
-	tool  atomic.Pointer[chat.Tool]
-	asked atomic.Int32
-	ran   atomic.Int32
-	live  recorder
+	t      *testing.T
+	store  *faulty
+	opt    turn.Options
+	model  model
+	run    tools
+	policy turn.Policy
+	tool   atomic.Pointer[chat.Tool]
+	asked  atomic.Int32
+	ran    atomic.Int32
+	live   recorder
 
 	engine *turn.Engine
 	stop   func()
@@ -60,6 +62,7 @@ func newBench(t *testing.T) *bench {
 	})
 	b := &bench{t: t, store: &faulty{Store: store}, opt: turn.Options{Logger: slog.New(slog.NewTextHandler(testLog{t}, nil)), Poll: 20 * time.Millisecond, Lease: time.Minute, Heartbeat: 20 * time.Millisecond}}
 	b.tool.Store(&chat.Tool{Name: "s__t", Server: "s", ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{"type":"object"}`), Policy: chat.ToolPolicy{AutoApprove: true}})
+	b.policy = policy.New(store, b.opt.Logger)
 	b.run = func(context.Context, json.RawMessage, func(string)) chat.Result {
 		return chat.Result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`"done"`)}
 	}
@@ -120,7 +123,7 @@ func (b *bench) Call(ctx context.Context, _ chat.Tool, input json.RawMessage, pr
 // start runs an engine until stop.
 func (b *bench) start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	b.engine = turn.New(b.store, b, b, &b.live, b.opt)
+	b.engine = turn.New(b.store, b, b, b.policy, &b.live, b.opt)
 	done := make(chan struct{})
 	go func(e *turn.Engine) { e.Run(ctx); close(done) }(b.engine)
 	b.stop = sync.OnceFunc(func() { cancel(); <-done })
@@ -601,7 +604,7 @@ func TestAnOwnerThatLostItsLeaseWritesNothing(t *testing.T) {
 	b.store.mu.Unlock()
 	first := b.stop
 
-	second := turn.New(b.store.Store, b, b, &b.live, turn.Options{Poll: 10 * time.Millisecond, Lease: time.Minute})
+	second := turn.New(b.store.Store, b, b, b.policy, &b.live, turn.Options{Poll: 10 * time.Millisecond, Lease: time.Minute})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { second.Run(ctx); close(done) }()

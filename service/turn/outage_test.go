@@ -19,7 +19,7 @@ import (
 // runEngine runs an engine on any store until the test ends.
 func (b *bench) runEngine(store turn.Store, hub turn.Live) {
 	ctx, cancel := context.WithCancel(context.Background())
-	b.engine = turn.New(store, b, b, hub, b.opt)
+	b.engine = turn.New(store, b, b, b.policy, hub, b.opt)
 	done := make(chan struct{})
 	go func(e *turn.Engine) { e.Run(ctx); close(done) }(b.engine)
 	b.t.Cleanup(func() { cancel(); <-done })
@@ -76,11 +76,11 @@ func TestALateWordOfAStopDoesNotEndTheRetry(t *testing.T) {
 			return &chat.ModelError{Kind: chat.ModelCanceled, Message: "canceled"}
 		}
 	}
-	engine := turn.New(b.store, b, b, &b.live, b.opt)
+	engine := turn.New(b.store, b, b, b.policy, &b.live, b.opt)
 	b.engine = engine // not running yet: the turn is queued when it is stopped
 	topic := b.send("p/m")
 	late := lateCancel{engine, make(chan struct{}), make(chan struct{})}
-	svc := service.New(b.store.Store, late, &b.live, nil, service.Options{})
+	svc := service.New(b.store.Store, late, &b.live, nil, nil, service.Options{})
 	stopped := make(chan error, 1)
 	go func() {
 		_, err := svc.Stop(context.Background(), topic)

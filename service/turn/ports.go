@@ -85,6 +85,14 @@ type Tools interface {
 	Call(ctx context.Context, tool chat.Tool, input json.RawMessage, progress func(string)) chat.Result
 }
 
+// Policy says whether a call may run.
+type Policy interface {
+	// Judge gives the verdict on a call by the rules and the topic's mode of
+	// this moment. principal is whose message led to the call. An error is no
+	// verdict: of kind chat.ErrUnavailable it may pass.
+	Judge(ctx context.Context, topicID, principal string, tool chat.Tool, call chat.ToolCall) (chat.Judgement, error)
+}
+
 // Live is told what a running turn shows before it is committed, and what has
 // been committed.
 type Live interface {

@@ -192,8 +192,17 @@ func (r *run) runAll(ready []chat.PlacedCall) error {
 // that may not run any more settles as failed instead.
 func (r *run) runOne(c chat.PlacedCall, tools map[string]chat.Tool) error {
 	tool, known := tools[c.Call.ToolName]
-	if refusal := r.refusal(c.Call, tool, known); refusal != "" {
-		return r.finish(c.Position, chat.Result{Outcome: chat.OutcomeUnavailable, ErrorText: refusal})
+	if change := r.changed(c.Call, tool, known); change != "" {
+		return r.finish(c.Position, chat.Result{Outcome: chat.OutcomeUnavailable, ErrorText: change})
+	}
+	j, err := r.judgement(tool, c.Call)
+	if err != nil {
+		return err
+	}
+	if reason := chat.Refusal(c.Call, j); reason != "" {
+		return r.settleAt(c.Position, func(call chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
+			return chat.Overrule(call, j, reason, at)
+		})
 	}
 	calls, err := r.edit(func(calls []chat.PlacedCall, at time.Time) []chat.PlacedCall {
 		for _, now := range calls {
@@ -221,14 +230,11 @@ func (r *run) runOne(c chat.PlacedCall, tools map[string]chat.Tool) error {
 	return nil
 }
 
-// refusal says why a call that was allowed must not run after all: what would
+// changed says why a call that was allowed must not run after all: what would
 // run is not what was shown.
-func (r *run) refusal(call chat.ToolCall, tool chat.Tool, known bool) string {
+func (r *run) changed(call chat.ToolCall, tool chat.Tool, known bool) string {
 	if !known {
 		return "The tool " + call.ToolName + " is not available any more. The call was not run."
-	}
-	if j := chat.Judge(tool); j.Verdict == chat.VerdictDeny {
-		return j.Reason + " The call was not run."
 	}
 	if !chat.SameTool(call, tool) {
 		return "The tool " + call.ToolName + " has changed since the call was allowed. The call was not run."
@@ -240,10 +246,15 @@ func (r *run) refusal(call chat.ToolCall, tool chat.Tool, known bool) string {
 func sentence(err error) string { return strings.TrimSuffix(err.Error(), ".") + "." }
 
 func (r *run) finish(position int, result chat.Result) error {
+	return r.settleAt(position, func(call chat.ToolCall, at time.Time) (chat.ToolCall, bool) { return chat.Finish(call, result, at) })
+}
+
+// settleAt settles the call at a position by a rule of chat.
+func (r *run) settleAt(position int, settle func(chat.ToolCall, time.Time) (chat.ToolCall, bool)) error {
 	_, err := r.edit(func(calls []chat.PlacedCall, at time.Time) []chat.PlacedCall {
 		for _, now := range calls {
 			if now.Position == position {
-				if next, ok := chat.Finish(now.Call, result, at); ok {
+				if next, ok := settle(now.Call, at); ok {
 					return []chat.PlacedCall{{Position: position, Call: next}}
 				}
 			}

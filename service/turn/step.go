@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,7 +112,12 @@ func (r *run) commit(position int, draft *chat.Draft, reply chat.Reply, tools []
 	for i, p := range parts {
 		if call, ok := p.(chat.ToolCall); ok {
 			calls++
-			parts[i], verdicts[i] = r.judge(call, tools)
+			var err error
+			if parts[i], verdicts[i], err = r.judge(call, tools); err != nil {
+				r.e.live.End(r.fence)
+				r.keep(draft)
+				return false, err
+			}
 		}
 	}
 	var built chat.Parts
@@ -180,8 +186,8 @@ func (v verdict) apply(p chat.Part, at time.Time) chat.Part {
 // judge adds to a call what a person needs to know about its tool, and gives
 // the verdict. A call that cannot be run whatever anybody says (no such tool,
 // input that breaks the schema) comes back settled, without a verdict.
-func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdict) {
-	meta := chat.ToolMetadata{Model: r.turn.Model, Step: r.anchor.Parts.Steps() + 1}
+func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdict, error) {
+	meta := chat.ToolMetadata{Model: r.turn.Model, Step: r.anchor.Parts.Steps() + 1, Principal: r.principal()}
 	if call.ToolMetadata != nil {
 		meta.Outcome = call.ToolMetadata.Outcome
 	}
@@ -197,14 +203,14 @@ func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdi
 		meta.Server, meta.ServerID, meta.Tool, meta.Title = tool.Server, tool.ServerID, tool.Tool, tool.Title
 		meta.Annotations, meta.InputSchema = tool.Annotations, tool.InputSchema
 	}
-	refuse := func(o chat.Outcome, text string) (chat.ToolCall, verdict) {
+	refuse := func(o chat.Outcome, text string) (chat.ToolCall, verdict, error) {
 		call.State, call.ErrorText, meta.Outcome = chat.CallOutputError, text, o
 		call.ToolMetadata = &meta
-		return call, verdict{}
+		return call, verdict{}, nil
 	}
 	if call.State.Settled() { // its arguments were not JSON
 		call.ToolMetadata = &meta
-		return call, verdict{}
+		return call, verdict{}, nil
 	}
 	if !known {
 		return refuse(chat.OutcomeUnavailable, fmt.Sprintf("There is no tool named %q. The call was not run.", call.ToolName))
@@ -212,12 +218,47 @@ func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdi
 	if err := r.e.tools.Validate(tool, call.Input); err != nil {
 		return refuse(chat.OutcomeInvalid, "The call was not run: "+sentence(err))
 	}
-	v := verdict{Judgement: chat.Judge(tool)}
+	call.Title = tool.Title
+	call.ToolMetadata = &meta
+	j, err := r.judgement(tool, call)
+	if err != nil {
+		return call, verdict{}, err
+	}
+	v := verdict{Judgement: j}
 	if v.Verdict != chat.VerdictAllow {
 		v.approvalID = rand.Text()
 	}
-	meta.Verdict, meta.Rule = v.Verdict, v.Rule
-	call.Title = tool.Title
-	call.ToolMetadata = &meta
-	return call, v
+	return chat.Judged(call, j), v, nil
+}
+
+// judgement asks the policy. While the database does not answer there is no
+// verdict, and the turn waits: a call that nobody judged neither runs nor asks.
+func (r *run) judgement(tool chat.Tool, call chat.ToolCall) (chat.Judgement, error) {
+	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+		ctx, cancel := context.WithTimeout(r.ctx, storeTimeout)
+		j, err := r.e.policy.Judge(ctx, r.fence.TopicID, r.principal(), tool, call)
+		cancel()
+		switch {
+		case err == nil:
+			return j, nil
+		case errors.Is(err, chat.ErrNotFound), errors.Is(err, chat.ErrGone):
+			return chat.Judgement{}, chat.ErrLost // the topic has taken the turn with it
+		case r.ctx.Err() != nil, !errors.Is(err, chat.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded):
+			return chat.Judgement{}, fmt.Errorf("judge a call: %w", err)
+		}
+		r.log.WarnContext(r.ctx, "the policy cannot be read; trying again", slog.Any("error", err))
+		if !r.pause(wait) {
+			return chat.Judgement{}, fmt.Errorf("judge a call: %w", err)
+		}
+	}
+}
+
+// principal is who sent the message that the turn answers.
+func (r *run) principal() string {
+	for _, m := range slices.Backward(r.history) {
+		if m.Role == chat.RoleUser {
+			return m.SentBy
+		}
+	}
+	return ""
 }

@@ -362,6 +362,129 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/policy/rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the rules
+         * @description All rules in their order, those that are switched off included. There are at most 200.
+         */
+        get: operations["listRules"];
+        put?: never;
+        /**
+         * Add a rule
+         * @description The rule holds from the next verdict on: for calls of the next step, for edited inputs, and, if it denies, for
+         *     approved calls that have not begun. Cards that are open stay open. An expression that is not valid is answered 422,
+         *     with the place where it is wrong.
+         */
+        post: operations["createRule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/policy/rules/try": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Try a rule on past calls
+         * @description Says what the rule would have done to the newest 50 calls, of all topics, on which a verdict was given. Nothing is
+         *     stored. Calls of more than 256 KiB are passed over.
+         */
+        post: operations["tryRule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/policy/rules/{ruleId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rule. */
+                ruleId: components["parameters"]["RuleId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Read a rule
+         * @description The rule as it is now.
+         */
+        get: operations["getRule"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a rule
+         * @description The record of the rule stays, and so do the verdicts that it gave.
+         */
+        delete: operations["deleteRule"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a rule
+         * @description Members that are left out stay as they are. With `version` the change is made only if the rule is still at that
+         *     version (409 otherwise). A change that changes nothing makes no version.
+         */
+        patch: operations["updateRule"];
+        trace?: never;
+    };
+    "/policy/rules/{ruleId}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rule. */
+                ruleId: components["parameters"]["RuleId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * The record of a rule
+         * @description Who changed the rule, when, by what way, and how it was before and after. The newest first; also of a deleted rule.
+         */
+        get: operations["listRuleVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/policy/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What decided a call
+         * @description Which rule, mode or setting gave the verdict on a call, and why; with the rule as it was then. The call is named by
+         *     `approvalId`, or by `topicId` and `toolCallId`: of several calls with that id the newest.
+         */
+        get: operations["explain"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/topics/{topicId}/events": {
         parameters: {
             query?: never;
@@ -406,6 +529,27 @@ export interface paths {
          *     written down in `docs/events.md`.
          */
         get: operations["streamAll"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/mcp-servers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tool servers
+         * @description The built-in server, then those that the server was started with, in the order of their names: how each of them is
+         *     doing, and which tools it offers at this moment. How a server is reached is not shown, since that may be a secret.
+         */
+        get: operations["listServers"];
         put?: never;
         post?: never;
         delete?: never;
@@ -648,12 +792,14 @@ export interface components {
             systemPrompt?: string;
             /** @description The ids of the tool servers that the topic may use. Left out or empty: all. */
             mcpServerIds?: string[];
+            mode?: components["schemas"]["Mode"];
         };
         /** @description What changes of a topic. */
         TopicPatch: {
             title?: string;
             model?: string;
             systemPrompt?: string;
+            mode?: components["schemas"]["Mode"];
         };
         /** @description One conversation. */
         Topic: {
@@ -663,6 +809,7 @@ export interface components {
             model: string;
             systemPrompt?: string;
             mcpServerIds?: string[];
+            mode: components["schemas"]["Mode"];
             revision: components["schemas"]["Revision"];
             /** @description The last message of the active branch. */
             activeLeafId?: string;
@@ -918,10 +1065,17 @@ export interface components {
             title?: string;
             annotations?: components["schemas"]["Annotations"];
             inputSchema?: components["schemas"]["InputSchema"];
-            /** @enum {string} */
-            verdict?: "allow" | "ask" | "deny";
+            verdict?: components["schemas"]["Verdict"];
             /** @description What gave the verdict. */
             rule?: string;
+            /** @description If it was a rule of the policy. */
+            ruleId?: string;
+            /** @description As it was then. */
+            ruleVersion?: number;
+            /** @description Why the verdict was given, in a sentence. */
+            why?: string;
+            /** @description Whose message led to the call. */
+            principal?: string;
             model?: string;
             step?: number;
             startedAt?: components["schemas"]["Time"];
@@ -1050,6 +1204,182 @@ export interface components {
         AuditList: {
             entries: components["schemas"]["AuditEntry"][];
             nextCursor?: components["schemas"]["NextCursor"];
+        };
+        /**
+         * @description How freely the calls of a topic may run. `ask-all`: every call is asked for. `trusted-read-only`: tools that claim to
+         *     only read run without asking, on servers whose claims are trusted.
+         * @enum {string}
+         */
+        Mode: "ask-all" | "default" | "trusted-read-only";
+        /**
+         * @description What is to be done with a call.
+         * @enum {string}
+         */
+        Verdict: "allow" | "ask" | "deny";
+        /** @description One rule of the policy. */
+        Rule: {
+            id: string;
+            name: string;
+            verdict: components["schemas"]["Verdict"];
+            /** @description CEL, see the tag Policy. */
+            expression: string;
+            /** @description Of a rule that denies: what the model and the person are told. */
+            reason?: string;
+            enabled: boolean;
+            /** @description Among the rules of a verdict that hold the lowest is named. */
+            position: number;
+            /** @description Rises with every change. */
+            version: number;
+            createdAt: components["schemas"]["Time"];
+            updatedAt: components["schemas"]["Time"];
+        };
+        /** @description The rules. */
+        RuleList: {
+            rules: components["schemas"]["Rule"][];
+        };
+        /** @description What a rule begins with. */
+        NewRule: {
+            name: string;
+            verdict: components["schemas"]["Verdict"];
+            expression: string;
+            reason?: string;
+            /** @default true */
+            enabled: boolean;
+            /** @description After the last if it is left out. */
+            position?: number;
+        };
+        /** @description What is to be changed of a rule. */
+        RulePatch: {
+            name?: string;
+            verdict?: components["schemas"]["Verdict"];
+            expression?: string;
+            reason?: string;
+            enabled?: boolean;
+            position?: number;
+            /** @description The version that the rule must have. */
+            version?: number;
+        };
+        /** @description A rule that is not saved. */
+        RuleToTry: {
+            verdict: components["schemas"]["Verdict"];
+            expression: string;
+        };
+        /** @description What a rule would have done to past calls. */
+        RuleTrial: {
+            matched: number;
+            /** @description It cannot be evaluated on them: it would have asked. */
+            failed: number;
+            /** @description Calls that would have got another verdict. */
+            changed: number;
+            of: number;
+            /** @description Up to ten of those matched and failed, the newest first. */
+            samples: components["schemas"]["TrialSample"][];
+        };
+        /** @description A past call on which a rule was tried. */
+        TrialSample: {
+            topicId: components["schemas"]["TopicId"];
+            topicTitle: string;
+            anchorId: components["schemas"]["MessageId"];
+            toolCallId: string;
+            toolName: string;
+            server?: string;
+            /** @description The model's input. */
+            input?: unknown;
+            verdict: components["schemas"]["Verdict"];
+            /** @description What gave the verdict. */
+            rule?: string;
+            /** @description Why the rule cannot be evaluated on it. */
+            error?: string;
+        };
+        /** @description One change of a rule. The record is only ever added to. */
+        RuleChange: {
+            ruleId: string;
+            /** @description The rule's after it. */
+            version: number;
+            /** @enum {string} */
+            action: "created" | "changed" | "deleted";
+            by: string;
+            via: components["schemas"]["Via"];
+            at: components["schemas"]["Time"];
+            before?: components["schemas"]["Rule"];
+            after?: components["schemas"]["Rule"];
+        };
+        /** @description A page of the record of a rule. */
+        RuleVersionList: {
+            versions: components["schemas"]["RuleChange"][];
+            nextCursor?: components["schemas"]["NextCursor"];
+        };
+        /** @description What decided a call, and why. */
+        Explanation: {
+            topicId: components["schemas"]["TopicId"];
+            anchorId: components["schemas"]["MessageId"];
+            toolCallId: string;
+            toolName: string;
+            server?: string;
+            state: components["schemas"]["CallState"];
+            verdict?: components["schemas"]["Verdict"];
+            /** @description The rule, mode or setting. Absent if no verdict was given: the call could not be run at all. */
+            rule?: string;
+            why: string;
+            /** @description Of a denial, as the model was told. */
+            reason?: string;
+            ruleVersion?: components["schemas"]["RuleChange"];
+            /**
+             * @description What has become of the rule since.
+             * @enum {string}
+             */
+            ruleNow?: "same" | "changed" | "deleted";
+            approval?: components["schemas"]["Approval"];
+            outcome?: components["schemas"]["Outcome"];
+        };
+        /** @description A tool server. */
+        ServerInfo: {
+            /** @description What `mcpServerIds` of a topic holds. */
+            id: string;
+            /** @description What rules see as `server`. */
+            name: string;
+            /** @enum {string} */
+            transport: "built-in" | "stdio" | "http";
+            state: components["schemas"]["ServerState"];
+            /** @description As the server last told them; none while it is not connected. */
+            tools: components["schemas"]["ServerTool"][];
+        };
+        /** @description How a tool server is doing. */
+        ServerState: {
+            /**
+             * @description A server that failed is connected again by itself, after a wait of one second to one minute.
+             * @enum {string}
+             */
+            phase: "starting" | "ready" | "failed" | "disabled";
+            since?: components["schemas"]["Time"];
+            /** @description Why it failed. */
+            error?: string;
+            /** @description The last lines that its process wrote to standard error, without the values that were configured for it. */
+            stderr?: string[];
+            /** @description What it calls itself. */
+            serverName?: string;
+            serverVersion?: string;
+            /** @description The version of MCP that is spoken with it. */
+            protocol?: string;
+        };
+        /** @description A tool, as its server lists it. */
+        ServerTool: {
+            /** @description Its own name on its server. Rules see it as `tool`. */
+            name: string;
+            /** @description As models know it, and as calls have it. */
+            toolName: string;
+            title?: string;
+            annotations?: components["schemas"]["Annotations"];
+            /**
+             * @description What the server's settings say, before any rule: `ask` unless a rule allows; `always-ask` whatever rules allow;
+             *     `auto-approve` unless a rule asks or denies; `disabled` is never run.
+             * @enum {string}
+             */
+            policy: "ask" | "always-ask" | "auto-approve" | "disabled";
+        };
+        /** @description The tool servers. */
+        ServerList: {
+            servers: components["schemas"]["ServerInfo"][];
         };
         /** @description A model that can answer. */
         ModelInfo: {
@@ -1403,6 +1733,8 @@ export interface components {
         TopicId: components["schemas"]["TopicId"];
         /** @description The message. */
         MessageId: components["schemas"]["MessageId"];
+        /** @description The rule. */
+        RuleId: string;
         /** @description Only those of this topic. */
         TopicFilter: components["schemas"]["TopicId"];
         /** @description Only those that wait, only those that do not, or all. */
@@ -2021,6 +2353,262 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    listRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The rules. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RuleList"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewRule"];
+            };
+        };
+        responses: {
+            /** @description The rule. */
+            201: {
+                headers: {
+                    /** @description The path of the rule. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rule"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["CrossOrigin"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    tryRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RuleToTry"];
+            };
+        };
+        responses: {
+            /** @description What it would have done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RuleTrial"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["CrossOrigin"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rule. */
+                ruleId: components["parameters"]["RuleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The rule. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rule"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rule. */
+                ruleId: components["parameters"]["RuleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["CrossOrigin"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    updateRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rule. */
+                ruleId: components["parameters"]["RuleId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RulePatch"];
+            };
+        };
+        responses: {
+            /** @description The rule. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rule"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["CrossOrigin"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            410: components["responses"]["Gone"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listRuleVersions: {
+        parameters: {
+            query?: {
+                /** @description How many at most. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /** @description The rule. */
+                ruleId: components["parameters"]["RuleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the record. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RuleVersionList"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            404: components["responses"]["NotFound"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    explain: {
+        parameters: {
+            query?: {
+                /** @description The approval of the call. */
+                approvalId?: string;
+                /** @description Only those of this topic. */
+                topicId?: components["parameters"]["TopicFilter"];
+                /** @description The call, in the topic `topicId`. */
+                toolCallId?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What decided it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explanation"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     streamTopic: {
         parameters: {
             query?: {
@@ -2070,6 +2658,30 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             404: components["responses"]["NotFound"];
             410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listServers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tool servers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerList"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
             421: components["responses"]["Misdirected"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

@@ -1,0 +1,250 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// ClientOptions change how clients work. The zero value is right for a server.
+type ClientOptions struct {
+	Logger *slog.Logger // discards if nil
+	// OnState is told of every change of a connection's state, in order, and
+	// when the tools of a ready server changed. It must return soon, and must
+	// not close the client.
+	OnState func(serverID string, s State)
+	// Elicit asks the person a server's question, and may take as long as the
+	// call that it belongs to. If it is nil, servers are told that questions
+	// cannot be asked.
+	Elicit func(context.Context, Elicitation) (ElicitAnswer, error)
+	// Getenv is where PATH, HOME, LANG and TMPDIR of a process come from;
+	// os.Getenv if nil.
+	Getenv func(string) string
+	// Version is what servers are told of ours.
+	Version string
+	// StartTimeout is how long a server may take to answer the handshake and
+	// list its tools, a package manager's download included. 60 s if 0.
+	StartTimeout time.Duration
+	// Patience is how long a call or a list waits for a server that is being
+	// connected. 10 s if 0.
+	Patience time.Duration
+	// A lost server is connected again after MinBackoff, and after twice as
+	// long each time that it fails, at most MaxBackoff. 1 s and 60 s if 0.
+	MinBackoff, MaxBackoff time.Duration
+
+	// dial replaces the way to the server in tests.
+	dial func(config chat.MCPServer, stderr *ring) (*wire, error)
+}
+
+func (o ClientOptions) withDefaults() ClientOptions {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	set(&o.StartTimeout, 60*time.Second)
+	set(&o.Patience, 10*time.Second)
+	set(&o.MinBackoff, time.Second)
+	set(&o.MaxBackoff, max(o.MinBackoff, 60*time.Second))
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	if o.Version == "" {
+		o.Version = "dev"
+	}
+	return o
+}
+
+// Client is one tool server that a person added: it connects by itself, again
+// and again, until it is closed. It is a Server, safe for concurrent use.
+type Client struct {
+	options ClientOptions
+	secrets secrets
+	stop    context.CancelFunc
+	done    chan struct{} // closed when nothing of it runs any more
+	restart chan struct{}
+
+	mu      sync.Mutex
+	config  chat.MCPServer // its connection never changes
+	state   State
+	stderr  *ring // of the present, or the last, process
+	session *session
+	changed chan struct{} // closed and replaced on every change of the state
+}
+
+// StartClient begins to connect to a server whose settings were checked. It
+// does not wait; Close ends it. A disabled server is not connected.
+func StartClient(config chat.MCPServer, o ClientOptions) *Client {
+	ctx, stop := context.WithCancel(context.Background())
+	c := &Client{
+		options: o.withDefaults(), secrets: newSecrets(config), stop: stop, done: make(chan struct{}),
+		restart: make(chan struct{}, 1), config: config, changed: make(chan struct{}),
+	}
+	if config.Disabled {
+		close(c.done)
+		c.set(State{Phase: PhaseDisabled}, nil)
+		return c
+	}
+	c.set(State{Phase: PhaseStarting}, nil)
+	go c.run(ctx)
+	return c
+}
+
+// Close ends the connection and every process of it, and returns when they are
+// gone. Calls that run end as unknown. Closing twice is harmless.
+func (c *Client) Close() {
+	c.stop()
+	<-c.done
+}
+
+// Restart drops the connection and makes a new one at once. Calls that run end
+// as unknown.
+func (c *Client) Restart() {
+	select {
+	case c.restart <- struct{}{}:
+	default: // asked for already
+	}
+}
+
+// Name is what the person calls the server.
+func (c *Client) Name() string { return c.settings().Name }
+
+// ID is the id of the server's settings.
+func (c *Client) ID() string { return c.settings().ID }
+
+// State returns how the connection stands, with the last lines that the
+// server's process wrote.
+func (c *Client) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stateLocked()
+}
+
+func (c *Client) stateLocked() State {
+	s := c.state
+	s.Stderr = c.stderr.last()
+	return s
+}
+
+// Tools lists the tools of the server as it last told them. A server that is
+// not connected is an error of kind chat.ErrUnavailable.
+func (c *Client) Tools(ctx context.Context) ([]chat.Tool, error) {
+	s, err := c.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.toolsLocked(s), nil
+}
+
+func (c *Client) toolsLocked(s *session) []chat.Tool {
+	tools := make([]chat.Tool, len(s.tools))
+	for i, t := range s.tools {
+		tools[i] = chat.Tool{
+			Name: chat.ToolName(c.config.Name, t.name), Server: c.config.Name, ServerID: c.config.ID, Tool: t.name,
+			Title: t.title, Description: t.description, InputSchema: t.schema, Annotations: t.annotations,
+			Policy: c.config.Policy(t.name),
+		}
+	}
+	return tools
+}
+
+// Call runs one tool once, and never again by itself. A call that was cut off,
+// by ctx or by the loss of the connection, is a result with OutcomeUnknown. An
+// error of kind chat.ErrUnavailable or chat.ErrNotFound says that the call did
+// not begin.
+func (c *Client) Call(ctx context.Context, tool string, input json.RawMessage, progress func(string)) (chat.Result, error) {
+	s, err := c.connected(ctx)
+	if err != nil {
+		return chat.Result{}, err
+	}
+	c.mu.Lock()
+	known := slices.ContainsFunc(s.tools, func(t remoteTool) bool { return t.name == tool })
+	name, policy := c.config.Name, c.config.Policy(tool)
+	c.mu.Unlock()
+	if !known {
+		return chat.Result{}, chat.NotFound("The tool server %s has no tool %q.", name, tool)
+	}
+	if policy.Disabled {
+		return chat.Result{}, &chat.Error{Kind: chat.ErrUnavailable, Detail: fmt.Sprintf("the tool %s of the server %s is switched off", tool, name)}
+	}
+	r, err := s.call(ctx, name, tool, input, progress)
+	if failure, ok := err.(*chat.Error); ok { //nolint:errorlint // made by call, never wrapped
+		return chat.Result{}, &chat.Error{Kind: failure.Kind, Detail: c.secrets.hide(failure.Detail)}
+	}
+	r.ErrorText = c.secrets.hide(r.ErrorText)
+	return r, err
+}
+
+// connected returns the session, waiting a while for one that is being made.
+func (c *Client) connected(ctx context.Context) (*session, error) {
+	for {
+		c.mu.Lock()
+		s, state, changed, name := c.session, c.state, c.changed, c.config.Name
+		c.mu.Unlock()
+		if s != nil {
+			return s, nil
+		}
+		switch state.Phase {
+		case PhaseDisabled:
+			return nil, &chat.Error{Kind: chat.ErrUnavailable, Detail: fmt.Sprintf("the tool server %s is switched off", name)}
+		case PhaseStarting:
+			patience := time.NewTimer(time.Until(state.Since.Add(c.options.Patience)))
+			select {
+			case <-changed:
+				patience.Stop()
+			case <-patience.C:
+				return nil, notConnected(name, "it is still being started")
+			case <-ctx.Done():
+				patience.Stop()
+				return nil, notConnected(name, "it was not waited for any longer")
+			}
+		case PhaseFailed, PhaseReady:
+			return nil, notConnected(name, state.Error)
+		}
+	}
+}
+
+func (c *Client) settings() chat.MCPServer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.config
+}
+
+// configure takes settings that need no new connection.
+func (c *Client) configure(config chat.MCPServer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.config = config
+}
+
+// set moves to a state and tells of it. Only the goroutine that owns the
+// connection calls it, so that states are told in order.
+func (c *Client) set(s State, with *session) {
+	s.Since = time.Now()
+	s.Error = c.secrets.hide(s.Error)
+	c.mu.Lock()
+	if s.Phase == c.state.Phase {
+		s.Since = c.state.Since
+	}
+	c.state, c.session = s, with
+	close(c.changed)
+	c.changed = make(chan struct{})
+	now := c.stateLocked()
+	id := c.config.ID
+	c.mu.Unlock()
+	if c.options.OnState != nil {
+		c.options.OnState(id, now)
+	}
+}

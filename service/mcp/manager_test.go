@@ -1,0 +1,259 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/assent-chat/assent/service/chat"
+)
+
+// fleet dials one fake for each command.
+type fleet struct {
+	fakes map[string]*fake
+}
+
+func newFleet(t *testing.T, commands ...string) *fleet {
+	f := &fleet{map[string]*fake{}}
+	for _, command := range commands {
+		f.fakes[command] = newFake(t, &sdk.Tool{Name: "ping"})
+	}
+	return f
+}
+
+func (f *fleet) manager(t *testing.T, o ClientOptions) *Manager {
+	o.dial = func(s chat.MCPServer, stderr *ring) (*wire, error) {
+		fake := f.fakes[s.Command]
+		if fake == nil {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return fake.dial(s, stderr)
+	}
+	m := NewManager(o)
+	t.Cleanup(m.Close)
+	return m
+}
+
+func (f *fleet) dials() map[string]int {
+	dials := map[string]int{}
+	for command, fake := range f.fakes {
+		dials[command], _ = fake.counts()
+	}
+	return dials
+}
+
+func server(name string) chat.MCPServer {
+	return chat.MCPServer{ID: "id-" + name, Name: name, Transport: chat.TransportStdio, Command: name}
+}
+
+func apply(t *testing.T, m *Manager, configs ...chat.MCPServer) {
+	t.Helper()
+	if err := m.Apply(t.Context(), configs); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func phases(m *Manager) map[string]Phase {
+	phases := map[string]Phase{}
+	for id, s := range m.States() {
+		phases[id] = s.Phase
+	}
+	return phases
+}
+
+func TestApplyChangesOnlyWhatChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "a", "b", "c")
+		m := f.manager(t, ClientOptions{})
+		a, b, c := server("a"), server("b"), server("c")
+		b.Disabled = true
+		apply(t, m, a, b)
+		if diff := cmp.Diff(map[string]Phase{"id-a": PhaseReady, "id-b": PhaseDisabled}, phases(m)); diff != "" {
+			t.Errorf("phases (-want +got):\n%s", diff)
+		}
+		catalogue := newCatalogue(t, m.Servers()...)
+
+		a.Name, a.AutoApproveTools = "first", []string{"ping"} // its connection stays
+		b.Disabled = false                                     // starts
+		apply(t, m, c, b, a)
+		if err := catalogue.Set(m.Servers()...); err != nil {
+			t.Fatal(err)
+		}
+		tools, err := catalogue.Tools(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"c__ping", "b__ping", "first__ping"}, toolNames(tools)); diff != "" {
+			t.Errorf("tools (-want +got):\n%s", diff)
+		}
+		if !tools[2].Policy.AutoApprove || tools[1].Policy.AutoApprove {
+			t.Errorf("policies: %+v and %+v", tools[2].Policy, tools[1].Policy)
+		}
+		if diff := cmp.Diff(map[string]int{"a": 1, "b": 1, "c": 1}, f.dials()); diff != "" {
+			t.Errorf("connections (-want +got):\n%s", diff)
+		}
+
+		c.Env = map[string]string{"A": "1"} // another connection
+		apply(t, m, c, a)
+		if diff := cmp.Diff(map[string]int{"a": 1, "b": 1, "c": 2}, f.dials()); diff != "" {
+			t.Errorf("connections (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[string]Phase{"id-a": PhaseReady, "id-c": PhaseReady}, phases(m)); diff != "" {
+			t.Errorf("phases (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestApplyRefusesWhatIsWrongAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "a", "b")
+		m := f.manager(t, ClientOptions{})
+		apply(t, m, server("a"))
+		twin, sameName, nameless, wrong := server("b"), server("b"), server("b"), server("b")
+		twin.ID, sameName.Name, nameless.ID, wrong.Command = "id-a", "a", "", ""
+		for _, second := range []chat.MCPServer{twin, sameName, nameless, wrong} {
+			err := m.Apply(t.Context(), []chat.MCPServer{server("a"), second})
+			if !errors.Is(err, chat.ErrConflict) && !errors.Is(err, chat.ErrInvalid) {
+				t.Errorf("%+v gave %v", second, err)
+			}
+		}
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]int{"a": 1, "b": 0}, f.dials()); diff != "" {
+			t.Errorf("connections (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestManagerFindsServersByID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "a")
+		m := f.manager(t, ClientOptions{})
+		apply(t, m, server("a"))
+		if tools, err := m.Tools(t.Context(), "id-a"); err != nil || len(tools) != 1 {
+			t.Errorf("tools %v, %v", tools, err)
+		}
+		if err := m.Restart("id-a"); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]int{"a": 2}, f.dials()); diff != "" {
+			t.Errorf("connections (-want +got):\n%s", diff)
+		}
+		if _, err := m.Tools(t.Context(), "id-b"); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("tools of an unknown server gave %v", err)
+		}
+		if err := m.Restart("id-b"); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("restart of an unknown server gave %v", err)
+		}
+	})
+}
+
+func TestTrialConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "a", "hung")
+		silent := make(chan struct{})
+		defer close(silent)
+		f.fakes["hung"].server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+			return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+				<-silent
+				return next(ctx, method, req)
+			}
+		})
+		told := &states{}
+		m := f.manager(t, ClientOptions{OnState: told.add})
+		good := server("a")
+		good.Disabled = true // to try it is to want to know
+		s, tools, err := m.Test(t.Context(), good)
+		if err != nil || s.Phase != PhaseReady || s.ServerName != "fake" || len(tools) != 1 {
+			t.Errorf("a good server: %+v, %v, %v", s, tools, err)
+		}
+		if s, _, err := m.Test(t.Context(), server("none")); err != nil || s.Phase != PhaseFailed || s.Error != "unexpected EOF" {
+			t.Errorf("one that does not start: %+v, %v", s, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { synctest.Wait(); cancel() }()
+		if s, _, err := m.Test(ctx, server("hung")); err != nil || s.Phase != PhaseFailed || !strings.Contains(s.Error, "in time") {
+			t.Errorf("one that does not answer: %+v, %v", s, err)
+		}
+		if _, _, err := m.Test(t.Context(), chat.MCPServer{}); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("wrong settings gave %v", err)
+		}
+		if len(m.States()) != 0 || len(told.phases()) != 0 {
+			t.Errorf("a trial left %v and told %v", m.States(), told.phases())
+		}
+	})
+}
+
+func TestClosedManagerStartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "a")
+		m := f.manager(t, ClientOptions{})
+		apply(t, m, server("a"))
+		m.Close()
+		m.Close()
+		if err := m.Apply(t.Context(), []chat.MCPServer{server("a")}); !errors.Is(err, chat.ErrUnavailable) {
+			t.Errorf("applied after close: %v", err)
+		}
+		if len(m.Servers()) != 0 {
+			t.Error("a closed manager has servers")
+		}
+	})
+}
+
+func TestManagerUnderConcurrentUse(t *testing.T) {
+	f := newFleet(t, "a", "b")
+	m := f.manager(t, ClientOptions{})
+	catalogue := newCatalogue(t)
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			configs := []chat.MCPServer{server("a")}
+			if n%2 == 0 {
+				configs = append(configs, server("b"))
+			}
+			if err := m.Apply(t.Context(), configs); err != nil {
+				t.Error(err)
+			}
+			if err := catalogue.Set(m.Servers()...); err != nil {
+				t.Error(err)
+			}
+			for _, tool := range []string{"ping", "gone"} {
+				_, _, _ = catalogue.find(t.Context(), "id-a", tool) // whatever it gives now
+			}
+			m.States()
+		})
+	}
+	all.Wait()
+	if _, tool, err := catalogue.find(t.Context(), "id-a", "ping"); err != nil {
+		t.Errorf("the server that every setting had is not there: %v, %+v", err, m.States())
+	} else if r := catalogue.Call(t.Context(), tool, nil, nil); r.Outcome != chat.OutcomeInvalid && r.Outcome != chat.OutcomeOK {
+		t.Errorf("its tool gave %+v", r)
+	}
+}
+
+func TestSetKeepsTheOldListOnConflict(t *testing.T) {
+	c := newCatalogue(t, newScripted("a", "x"))
+	if err := c.Set(newScripted("b", "x"), newScripted("b", "x")); !errors.Is(err, chat.ErrConflict) {
+		t.Fatalf("two of one id gave %v", err)
+	}
+	if _, _, err := c.find(t.Context(), "id-a", "x"); err != nil {
+		t.Error("the list that was refused replaced the old one")
+	}
+	if err := c.Set(newScripted("b", "x")); err != nil {
+		t.Fatal(err)
+	}
+	if c.Has("id-a") || !c.Has("id-b") {
+		t.Errorf("after the change it has a: %v, b: %v", c.Has("id-a"), c.Has("id-b"))
+	}
+	if _, _, err := c.find(t.Context(), "id-a", "x"); err == nil {
+		t.Error("a server that was taken out is still there")
+	}
+}
