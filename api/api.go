@@ -55,6 +55,31 @@ type Service interface {
 	ExplainApproval(ctx context.Context, approvalID string) (chat.Explanation, error)
 	ExplainCall(ctx context.Context, topicID, toolCallID string) (chat.Explanation, error)
 
+	// MCPServers says how each tool server is doing; it waits for none of them.
+	MCPServers(ctx context.Context) ([]chat.ServerInfo, error)
+	MCPServer(ctx context.Context, id string) (chat.ServerInfo, error)
+	MCPServerTools(ctx context.Context, id string) ([]chat.ServerTool, error)
+	CreateMCPServer(ctx context.Context, s chat.MCPServer, by chat.Decider) (chat.ServerInfo, error)
+	// ImportMCPServers adds the servers of a common settings file, all or none.
+	ImportMCPServers(ctx context.Context, file []byte, skipExisting bool, by chat.Decider) (added []chat.ServerInfo, skipped []string, err error)
+	UpdateMCPServer(ctx context.Context, id string, p chat.MCPServerPatch, by chat.Decider) (chat.ServerInfo, error)
+	DeleteMCPServer(ctx context.Context, id string, by chat.Decider) error
+	RestartMCPServer(ctx context.Context, id string) (chat.ServerInfo, error)
+	// TestMCPServer connects to a server for a trial, which may take a minute.
+	// A connection that fails is no error.
+	TestMCPServer(ctx context.Context, s chat.MCPServer) (chat.ServerTrial, error)
+	TestStoredMCPServer(ctx context.Context, id string, p chat.MCPServerPatch) (chat.ServerTrial, error)
+	MCPServerVersions(ctx context.Context, id string, p chat.Page) (changes []chat.ServerChange, next string, err error)
+
+	Assistants(ctx context.Context) ([]chat.Assistant, error)
+	Assistant(ctx context.Context, id string) (chat.Assistant, error)
+	CreateAssistant(ctx context.Context, n chat.NewAssistant) (chat.Assistant, error)
+	UpdateAssistant(ctx context.Context, id string, p chat.AssistantPatch) (chat.Assistant, error)
+	DeleteAssistant(ctx context.Context, id string) error
+
+	AnswerQuestion(ctx context.Context, topicID, messageID, questionID string, a chat.Answer, by chat.Decider) (chat.Answered, error)
+	Questions(ctx context.Context, p chat.Page) (questions []chat.QuestionItem, next string, err error)
+
 	// Login takes the secret of a login link, which it uses up, and gives the
 	// secret of a new session; ErrNotFound if it is none.
 	Login(ctx context.Context, secret string) (session, principal string, err error)
@@ -72,11 +97,10 @@ type Models interface {
 	Providers() []chat.ProviderInfo
 }
 
-// Options of an API. Service, Models, Servers and Events must be set.
+// Options of an API. Service, Models and Events must be set.
 type Options struct {
 	Service Service
 	Models  Models
-	Servers ToolServers
 	Events  EventSource
 	// Page serves the browser's page; without it the paths of the page are
 	// unknown ones. It is asked without authentication and must hold no data.
@@ -104,7 +128,6 @@ type Options struct {
 type API struct {
 	svc      Service
 	models   Models
-	servers  ToolServers
 	events   EventSource
 	page     http.Handler
 	log      *slog.Logger
@@ -125,7 +148,7 @@ type API struct {
 // New returns an API. It starts nothing.
 func New(opt Options) *API {
 	a := &API{
-		svc: opt.Service, models: opt.Models, servers: opt.Servers, events: opt.Events, page: opt.Page,
+		svc: opt.Service, models: opt.Models, events: opt.Events, page: opt.Page,
 		log:    cmp.Or(opt.Logger, slog.New(slog.DiscardHandler)),
 		hosts:  newHostSet(opt.Hosts, opt.PublicURL),
 		public: opt.PublicURL, noAuth: opt.NoAuth, contract: opt.Contract, now: opt.Now,

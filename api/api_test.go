@@ -17,13 +17,24 @@ import (
 	"github.com/assent-chat/assent/service/chat"
 )
 
-// operations is one good request for each operation of the contract that is
-// answered at once, and what the service is asked for.
-var operations = []struct {
+// operation is a good request, and what the service is asked for.
+type operation struct {
 	method, path, body string
 	status             int
 	call               string
-}{
+}
+
+// headers are those with which the request may be made.
+func (op operation) headers() []string {
+	if slices.Contains(ownersOperations, op) {
+		return asOwner
+	}
+	return nil
+}
+
+// operations is one good request for each operation of the contract that is
+// answered at once.
+var operations = append([]operation{
 	{"GET", "/topics", "", 200, "Topics 50 "},
 	{"GET", "/topics?limit=7&cursor=abc-_=", "", 200, "Topics 7 abc-_="},
 	{"POST", "/topics", `{}`, 201, "CreateTopic"},
@@ -61,20 +72,44 @@ var operations = []struct {
 	{"GET", "/login?token=a-login-token", "", 303, "Login a-login-token"},
 	{"POST", "/logout", "", 204, ""},
 	{"GET", "/session", "", 200, ""},
-	{"GET", "/mcp-servers", "", 200, ""},
+	{"POST", "/topics/t1/messages/m1/questions/q1", `{"action":"accept","content":{"n":1}}`, 200, "AnswerQuestion m1 q1"},
+	{"GET", "/questions?limit=3&cursor=9", "", 200, "Questions 3 9"},
+	{"GET", "/mcp-servers", "", 200, "MCPServers"},
+	{"GET", "/mcp-servers/s1", "", 200, "MCPServer s1"},
+	{"PATCH", "/mcp-servers/s1", `{"trusted":true,"version":2}`, 200, "UpdateMCPServer s1"},
+	{"GET", "/mcp-servers/s1/tools", "", 200, "MCPServerTools s1"},
+	{"GET", "/mcp-servers/s1/versions?limit=3&cursor=9", "", 200, "MCPServerVersions s1 3 9"},
+	{"GET", "/assistants", "", 200, "Assistants"},
+	{"POST", "/assistants", `{"name":"n"}`, 201, "CreateAssistant"},
+	{"GET", "/assistants/as1", "", 200, "Assistant as1"},
+	{"PATCH", "/assistants/as1", `{"mode":"default","version":1}`, 200, "UpdateAssistant as1"},
+	{"DELETE", "/assistants/as1", "", 204, "DeleteAssistant as1"},
 	{"GET", "/models", "", 200, ""},
 	{"GET", "/providers", "", 200, ""},
 	{"GET", "/healthz", "", 200, ""},
 	{"GET", "/metrics", "", 200, ""},
 	{"GET", "/openapi.yaml", "", 200, ""},
 	{"GET", "/docs", "", 200, ""},
+}, ownersOperations...)
+
+// ownersOperations are those that are for the owner alone.
+var ownersOperations = []operation{
+	{"POST", "/mcp-servers", `{"name":"web","url":"https://example.com/mcp"}`, 201, "CreateMCPServer"},
+	{"POST", "/mcp-servers/import", `{"mcpServers":{"a":{"command":"x"}}}`, 201, "ImportMCPServers"},
+	{"POST", "/mcp-servers/import?existing=skip", `{"mcpServers":{"a":{"command":"x"}}}`, 201, "ImportMCPServers skip"},
+	{"POST", "/mcp-servers/test", `{"name":"web","command":"x"}`, 200, "TestMCPServer"},
+	{"PATCH", "/mcp-servers/s1", `{"disabled":true}`, 200, "UpdateMCPServer s1"},
+	{"DELETE", "/mcp-servers/s1", "", 204, "DeleteMCPServer s1"},
+	{"POST", "/mcp-servers/s1/test", "", 200, "TestStoredMCPServer s1"},
+	{"POST", "/mcp-servers/s1/test", `{"env":{"A":null}}`, 200, "TestStoredMCPServer s1"},
+	{"POST", "/mcp-servers/s1/restart", "", 200, "RestartMCPServer s1"},
 }
 
 func TestEveryOperationAsksTheServiceAndAnswersAsTheContractSays(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
 	for _, op := range operations {
-		got := b.do(op.method, op.path, op.body)
+		got := b.do(op.method, op.path, op.body, op.headers()...)
 		if got.status != op.status {
 			t.Errorf("%s %s: answered %d %s, want %d", op.method, op.path, got.status, got.body, op.status)
 		}
@@ -140,6 +175,9 @@ func TestErrorsOfTheServiceBecomeProblems(t *testing.T) {
 		{"invalid", chat.Invalid("No."), 422, `{"type":"/problems/invalid","title":"Invalid request","status":422,"detail":"No."}`},
 		{"an edit that breaks the schema", &chat.InputError{Problems: []chat.InputProblem{{Pointer: "/path", Message: "must be a string"}}}, 422,
 			`{"type":"/problems/invalid-input","title":"Invalid input","status":422,"detail":"The input breaks the tool's schema: /path: must be a string.","errors":[{"pointer":"/path","message":"must be a string"}]}`},
+		{"forbidden", fmt.Errorf("decide: %w", &chat.Error{Kind: chat.ErrForbidden, Detail: "Only Ada may."}), 403, `{"type":"/problems/forbidden","title":"Forbidden","status":403,"detail":"Only Ada may."}`},
+		{"forbidden, without a word", chat.ErrForbidden, 403, `{"type":"/problems/forbidden","title":"Forbidden","status":403,"detail":"Only the owner may do this."}`},
+		{"several at once", fmt.Errorf("import: %w", errors.Join(chat.Invalid("A is wrong."), errors.New("hidden"), fmt.Errorf("b: %w", chat.Invalid("B is wrong.")))), 422, `{"type":"/problems/invalid","title":"Invalid request","status":422,"detail":"A is wrong. B is wrong."}`},
 		{"malformed", chat.Malformed("What?"), 400, `{"type":"/problems/malformed","title":"Malformed request","status":400,"detail":"What?"}`},
 		{"the database is away", fmt.Errorf("begin: dial 10.0.0.7: %w", chat.ErrUnavailable), 503, `{"type":"/problems/unavailable","title":"Unavailable","status":503,"detail":"The server cannot do this right now; try again."}`},
 		{"anything else", errors.New("pq: password authentication failed"), 500, `{"type":"about:blank","title":"Internal error","status":500}`},
@@ -171,7 +209,7 @@ func TestEveryOperationPassesTheErrorOfItsServiceOn(t *testing.T) {
 		if op.call == "" {
 			continue
 		}
-		got := b.do(op.method, op.path, op.body)
+		got := b.do(op.method, op.path, op.body, op.headers()...)
 		got.problem(t, 503)
 		if got.header.Get("Retry-After") == "" {
 			t.Errorf("%s %s: no Retry-After", op.method, op.path)
@@ -193,7 +231,7 @@ func TestWhatIsNotThere(t *testing.T) {
 			b.bad(op.method, strings.Replace(op.path, "/m1", "/%00", 1), op.body).problem(t, 404)
 		}
 	}
-	for _, path := range []string{"/topics/", "/nothing", "/topics/t1/nothing", "/approvals/a1", "/agents"} {
+	for _, path := range []string{"/topics/", "/nothing", "/topics/t1/nothing", "/approvals/a1", "/agents", "/questions/q1", "/mcp-servers/", "/mcp-servers/s1/nothing"} {
 		b.do("GET", path, "").problem(t, 404)
 	}
 	got := b.do("PUT", "/topics/t1", "{}")
@@ -211,7 +249,8 @@ func TestQueries(t *testing.T) {
 		"/topics?limit=0", "/topics?limit=201", "/topics?limit=x", "/topics?limit=", "/topics?limit=1e1", "/topics?cursor=%00", "/topics?cursor=a%20b",
 		"/topics?cursor=" + strings.Repeat("a", 513), "/audit?topicId=", "/audit?topicId=%00", "/audit?limit=-1", "/audit?cursor=%0a", "/approvals?state=open",
 		"/approvals?topicId=a%20b", "/approvals?limit=0", "/topics/t1/approvals?state=x", "/topics/t1/messages?view=x", "/topics/t1/messages?limit=0",
-		"/topics/t1/messages?before=%00", "/topics/t1/messages?before=", "/events?" + strings.TrimPrefix(manyTopics(51), "&"),
+		"/topics/t1/messages?before=%00", "/questions?limit=0", "/questions?cursor=%0a", "/mcp-servers/s1/versions?limit=201", "/mcp-servers/s1/versions?cursor=a%20b",
+		"/topics/t1/messages?before=", "/events?" + strings.TrimPrefix(manyTopics(51), "&"),
 	} {
 		b.bad("GET", path, "").problem(t, 400)
 	}
@@ -239,6 +278,9 @@ func TestAnswersAreWrittenAsTheyAreMeant(t *testing.T) {
 	}
 	if got := b.do("GET", "/topics/t1/messages", ""); !strings.Contains(got.body, `{"n":12345678901234567890}`) || !strings.Contains(got.body, `"queued":[]`) {
 		t.Errorf("digits are lost, or a list is null: %s", got.body)
+	}
+	if got := b.do("GET", "/questions?cursor=end", ""); got.body != `{"questions":[]}` {
+		t.Errorf("the last page of questions is %s", got.body)
 	}
 	if got := b.do("POST", "/topics", `{"title":"x","mcpServerIds":["a"]}`); got.header.Get("Location") != "/topics/t1" {
 		t.Errorf("Location is %q", got.header.Get("Location"))

@@ -79,14 +79,12 @@ func decodeDecision(raw json.RawMessage, at string) (chat.Decision, error) {
 	if err != nil {
 		return chat.Decision{}, err
 	}
-	if in.Remember != nil {
-		p := newProblem(http.StatusUnprocessableEntity, "A decision cannot be remembered yet: that comes with tool servers.")
-		p.Errors = []chat.InputProblem{{Pointer: at + "/remember", Message: "is not taken yet"}}
-		return chat.Decision{}, p
-	}
 	d := chat.Decision{ApprovalID: in.ApprovalID, Approved: *in.Approved, Reason: in.Reason}
 	if in.AnchorID != nil {
 		d.AnchorID = *in.AnchorID
+	}
+	if d.Remember, err = rememberOf(in.Remember, d.Approved, at+"/remember"); err != nil {
+		return chat.Decision{}, err
 	}
 	if in.UpdatedInput == nil {
 		return d, nil
@@ -102,6 +100,27 @@ func decodeDecision(raw json.RawMessage, at string) (chat.Decision, error) {
 		return chat.Decision{}, malformed(at+"/updatedInput", "cannot be run: "+err.Error())
 	}
 	return d, nil
+}
+
+// rememberOf reads what is to be decided for good. What a later release may
+// take is a rule of this one, and so not malformed.
+func rememberOf(raw json.RawMessage, approved bool, at string) (chat.Remember, error) {
+	if raw == nil {
+		return "", nil
+	}
+	var r chat.Remember
+	wrong := ""
+	switch err := json.Unmarshal(raw, &r); {
+	case err != nil || r != chat.RememberAlwaysAllow:
+		wrong = "must be " + string(chat.RememberAlwaysAllow)
+	case !approved:
+		wrong = "goes with approved true only"
+	default:
+		return r, nil
+	}
+	p := newProblem(http.StatusUnprocessableEntity, describe(at)+" "+wrong+".")
+	p.Errors = []chat.InputProblem{{Pointer: at, Message: wrong}}
+	return "", p
 }
 
 func (a *API) decide(w http.ResponseWriter, r *http.Request) error {

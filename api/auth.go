@@ -66,6 +66,25 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 	})
 }
 
+// ownerOnly lets the owner pass, and nobody else: the command of a tool server
+// runs as the user of this program.
+func (a *API) ownerOnly(next http.Handler) http.Handler {
+	return a.handle(func(w http.ResponseWriter, r *http.Request) error {
+		if err := checkOwner(r); err != nil {
+			return err
+		}
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}
+
+func checkOwner(r *http.Request) error {
+	if identityFrom(r).principal == owner {
+		return nil
+	}
+	return &chat.Error{Kind: chat.ErrForbidden, Detail: "Only the owner may add, change, test, restart and delete tool servers."}
+}
+
 // identify finds who sends the request; nobody if it brings no credentials. A
 // token that is not valid is not made up for by a cookie that is.
 func (a *API) identify(ctx context.Context, r *http.Request) (identity, error) {

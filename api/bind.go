@@ -19,7 +19,9 @@ func bindAt[T any](raw json.RawMessage, at string) (T, error) {
 }
 
 // bind stores one JSON value, found at the pointer at, in into. It is stricter
-// than encoding/json: names are case-sensitive and unique, null is no value.
+// than encoding/json: names are case-sensitive and unique, and null is no value
+// but of a pointer to a pointer and of a pointer in a map, which say by a nil
+// that it was there.
 func bind(raw json.RawMessage, into reflect.Value, at string) error {
 	if into.Type() == rawType {
 		into.SetBytes(raw)
@@ -28,6 +30,10 @@ func bind(raw json.RawMessage, into reflect.Value, at string) error {
 	switch into.Kind() {
 	case reflect.Pointer:
 		p := reflect.New(into.Type().Elem())
+		if p.Elem().Kind() == reflect.Pointer && isNull(raw) {
+			into.Set(p)
+			return nil
+		}
 		if err := bind(raw, p.Elem(), at); err != nil {
 			return err
 		}
@@ -37,6 +43,8 @@ func bind(raw json.RawMessage, into reflect.Value, at string) error {
 		return bindStruct(raw, into, at)
 	case reflect.Slice:
 		return bindSlice(raw, into, at)
+	case reflect.Map:
+		return bindMap(raw, into, at)
 	case reflect.String:
 		if raw[0] != '"' {
 			return malformed(at, "must be a string")
@@ -91,6 +99,25 @@ func bindStruct(raw json.RawMessage, into reflect.Value, at string) error {
 		return bind(value, field, at+"/"+name)
 	})
 }
+
+// bindMap stores an object's members under their names, which are the client's.
+func bindMap(raw json.RawMessage, into reflect.Value, at string) error {
+	m := reflect.MakeMap(into.Type())
+	err := members(raw, at, func(name string, value json.RawMessage) error {
+		v := reflect.New(into.Type().Elem()).Elem()
+		if v.Kind() != reflect.Pointer || !isNull(value) {
+			if err := bind(value, v, at+"/"+escapePointer(name)); err != nil {
+				return err
+			}
+		}
+		m.SetMapIndex(reflect.ValueOf(name), v)
+		return nil
+	})
+	into.Set(m)
+	return err
+}
+
+func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
 // members calls each with the members of an object, none twice.
 func members(raw json.RawMessage, at string, each func(name string, value json.RawMessage) error) error {

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	maxBody        = 1 << 20
-	maxMessageBody = 8 << 20
+	maxBody         = 1 << 20
+	maxMessageBody  = 8 << 20
+	maxSettingsBody = 256 << 10 // of a tool server, and of an answer
 )
 
 // decode reads the body as a T. It takes only what the contract describes: a
@@ -42,13 +43,40 @@ func decodeAt[T any](raw json.RawMessage, at string) (T, error) {
 
 // readBody reads one JSON value whose strings can be stored.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) (json.RawMessage, error) {
+	if err := checkMediaType(r); err != nil {
+		return nil, err
+	}
+	raw, err := readAll(w, r, limit)
+	if err != nil {
+		return nil, err
+	}
+	return raw, checkText(raw)
+}
+
+// readOptionalBody is readBody for requests that may have no body: nil then.
+func readOptionalBody(w http.ResponseWriter, r *http.Request, limit int64) (json.RawMessage, error) {
+	raw, err := readAll(w, r, limit)
+	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
+		return nil, err
+	}
+	if err := checkMediaType(r); err != nil {
+		return nil, err
+	}
+	return raw, checkText(raw)
+}
+
+func checkMediaType(r *http.Request) error {
 	mediaType, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || mediaType != "application/json" {
-		return nil, newProblem(http.StatusUnsupportedMediaType, "The body must be application/json.")
+		return newProblem(http.StatusUnsupportedMediaType, "The body must be application/json.")
 	}
 	if set, ok := params["charset"]; ok && !strings.EqualFold(set, "utf-8") {
-		return nil, newProblem(http.StatusUnsupportedMediaType, "The body must be in UTF-8.")
+		return newProblem(http.StatusUnsupportedMediaType, "The body must be in UTF-8.")
 	}
+	return nil
+}
+
+func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	// A body that trickles in must not hold a request for longer than it may
 	// take. A writer that knows no deadlines is a test's.
 	conn := http.NewResponseController(w)
@@ -61,7 +89,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (json.RawMess
 	if err != nil {
 		return nil, malformed("", "The body could not be read to its end.")
 	}
-	return raw, checkText(raw)
+	return raw, nil
 }
 
 // checkText reports why raw is not one JSON value that can be kept as it is.

@@ -25,6 +25,8 @@ func TestDecideTakesWhatTheContractDescribes(t *testing.T) {
 			[]chat.Decision{{ApprovalID: "a1", Approved: true, UpdatedInput: json.RawMessage(`{"n":12345678901234567890,"f":1.10,"__proto__":{"a":[]}}`)}}},
 		{"an empty edited input", `{"approvalId":"a1","approved":true,"updatedInput":{}}`, []chat.Decision{{ApprovalID: "a1", Approved: true, UpdatedInput: json.RawMessage(`{}`)}}},
 		{"an anchor", `{"approvalId":"a1","approved":true,"anchorId":"m2"}`, []chat.Decision{{ApprovalID: "a1", Approved: true, AnchorID: "m2"}}},
+		{"to be remembered", `{"approvalId":"a1","approved":true,"remember":"always\u002dallow"}`, []chat.Decision{{ApprovalID: "a1", Approved: true, Remember: chat.RememberAlwaysAllow}}},
+		{"one of a batch to be remembered", `{"decisions":[{"approvalId":"a1","approved":true,"remember":"always-allow"},{"approvalId":"a2","approved":false}]}`, []chat.Decision{{ApprovalID: "a1", Approved: true, Remember: chat.RememberAlwaysAllow}, {ApprovalID: "a2"}}},
 		{"a batch", ` {"decisions":[{"approvalId":"a1","approved":true},{"approvalId":"a2","approved":false}]} `, []chat.Decision{{ApprovalID: "a1", Approved: true}, {ApprovalID: "a2"}}},
 		{"a reason of 4,000 characters", `{"approvalId":"a1","approved":false,"reason":"` + strings.Repeat("é", 4000) + `"}`, []chat.Decision{{ApprovalID: "a1", Reason: strings.Repeat("é", 4000)}}},
 	} {
@@ -98,8 +100,13 @@ var badDecisions = []struct {
 	{"the second half of a pair", `{"approvalId":"a1","approved":false,"reason":"\\\ude00"}`, 400, "The body holds half of a surrogate pair, which is no character."},
 	{"two first halves", `{"approvalId":"a1","approved":false,"reason":"\ud83d\ud83d"}`, 400, "The body holds half of a surrogate pair, which is no character."},
 	{"no UTF-8", "{\"approvalId\":\"a1\",\"approved\":false,\"reason\":\"\xff\"}", 400, "The body is not valid UTF-8."},
-	{"remember", `{"approvalId":"a1","approved":true,"remember":"always-allow"}`, 422, "A decision cannot be remembered yet: that comes with tool servers."},
-	{"remember in a batch", `{"decisions":[{"approvalId":"a1","approved":true,"remember":null}]}`, 422, "A decision cannot be remembered yet: that comes with tool servers."},
+	{"another word to be remembered", `{"approvalId":"a1","approved":true,"remember":"hunter2"}`, 422, "remember must be always-allow."},
+	{"nothing to be remembered", `{"approvalId":"a1","approved":true,"remember":""}`, 422, "remember must be always-allow."},
+	{"true to be remembered", `{"approvalId":"a1","approved":true,"remember":true}`, 422, "remember must be always-allow."},
+	{"null to be remembered", `{"decisions":[{"approvalId":"a1","approved":true,"remember":null}]}`, 422, "decisions/0/remember must be always-allow."},
+	{"an object to be remembered", `{"approvalId":"a1","approved":true,"remember":{"always":"allow"}}`, 422, "remember must be always-allow."},
+	{"a denial to be remembered", `{"approvalId":"a1","approved":false,"remember":"always-allow"}`, 422, "remember goes with approved true only."},
+	{"a denial to be remembered, in a batch", `{"decisions":[{"approvalId":"a1","approved":true},{"approvalId":"a2","approved":false,"remember":"always-allow"}]}`, 422, "decisions/1/remember goes with approved true only."},
 }
 
 func TestDecideRefusesWhatIsNotADecision(t *testing.T) {
@@ -114,7 +121,11 @@ func TestDecideRefusesWhatIsNotADecision(t *testing.T) {
 	if call := b.svc.last(); call != "" {
 		t.Errorf("the service was asked %q", call)
 	}
-	p := b.bad("POST", "/topics/t1/approvals", `{"decisions":[{"approvalId":"a1"}]}`).problem(t, 400)
+	p := b.bad("POST", "/topics/t1/approvals", `{"decisions":[{"approvalId":"a1","approved":false,"remember":"always-allow"}]}`).problem(t, 422)
+	if diff := cmp.Diff([]any{map[string]any{"pointer": "/decisions/0/remember", "message": "goes with approved true only"}}, p["errors"]); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+	p = b.bad("POST", "/topics/t1/approvals", `{"decisions":[{"approvalId":"a1"}]}`).problem(t, 400)
 	want := []any{map[string]any{"pointer": "/decisions/0/approved", "message": "is required"}}
 	if diff := cmp.Diff(want, p["errors"]); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
@@ -124,14 +135,14 @@ func TestDecideRefusesWhatIsNotADecision(t *testing.T) {
 func TestAProblemNeverRepeatsAValue(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
-	const secret = "hunter2"
+	const word = "hunter2"
 	for path, body := range map[string]string{
 		"/topics/t1/approvals": `{"approvalId":["hunter2"],"approved":true}`,
 		"/topics":              `{"title":{"x":"hunter2"}}`,
 		"/topics/t1/messages":  `{"text":"a","whenBusy":"hunter2"}`,
 		"/session":             `{"token":{"x":"hunter2"}}`,
 	} {
-		if got := b.bad("POST", path, body); got.status != 400 || strings.Contains(got.body, secret) {
+		if got := b.bad("POST", path, body); got.status != 400 || strings.Contains(got.body, word) {
 			t.Errorf("%s: answered %d %s", path, got.status, got.body)
 		}
 	}
@@ -218,6 +229,9 @@ func TestTopicBodies(t *testing.T) {
 		{"POST", "/topics", `{"title":"` + strings.Repeat("a", 201) + `"}`, "title must have at most 200 characters."},
 		{"POST", "/topics", `{"mcpServerIds":"a"}`, "mcpServerIds must be an array."},
 		{"POST", "/topics", `{"mcpServerIds":[1]}`, "mcpServerIds/0 must be a string."},
+		{"POST", "/topics", `{"mcpServerIds":null}`, "mcpServerIds must be an array."},
+		{"POST", "/topics", `{"mcpServerIds":["` + strings.Repeat("é", 65) + `"]}`, "mcpServerIds/0 must have at most 64 characters."},
+		{"POST", "/topics", `{"assistantId":""}`, "assistantId must have 1 to 64 letters, digits, - or _."},
 		{"POST", "/topics", `{"mcpServerIds":[""]}`, "mcpServerIds/0 must not be empty."},
 		{"PATCH", "/topics/t1", `{}`, "The body names nothing to change."},
 		{"PATCH", "/topics/t1", `{"model":""}`, "model must not be empty."},
@@ -283,6 +297,7 @@ func FuzzDecodeDecide(f *testing.F) {
 			Reason       string          `json:"reason"`
 			UpdatedInput json.RawMessage `json:"updatedInput"`
 			AnchorID     string          `json:"anchorId"`
+			Remember     chat.Remember   `json:"remember"`
 		}
 		var plain struct {
 			one
@@ -300,7 +315,7 @@ func FuzzDecodeDecide(f *testing.F) {
 		}
 		for i, d := range ds {
 			w := want[i]
-			if w.Approved == nil || d.ApprovalID != w.ApprovalID || d.Approved != *w.Approved || d.Reason != w.Reason || d.AnchorID != w.AnchorID {
+			if w.Approved == nil || d.ApprovalID != w.ApprovalID || d.Approved != *w.Approved || d.Reason != w.Reason || d.AnchorID != w.AnchorID || d.Remember != w.Remember {
 				t.Fatalf("%q: decision %d is %+v", body, i, d)
 			}
 			if (d.UpdatedInput == nil) != (w.UpdatedInput == nil) || d.UpdatedInput != nil && !json.Valid(d.UpdatedInput) {

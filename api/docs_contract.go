@@ -218,9 +218,23 @@ func (c contractReader) typeOf(n *yaml.Node) []docsWord {
 		}
 		return []docsWord{{Text: strings.Join(values, " · ")}}
 	}
-	kind := c.text(n, "type")
+	kind, null := c.text(n, "type"), ""
+	for _, one := range elements(member(n, "type")) {
+		if one.Value == "null" {
+			null = " or null"
+		} else {
+			kind = one.Value
+		}
+	}
 	if kind == "array" {
-		return append([]docsWord{{Text: "array of "}}, c.typeOf(member(n, "items"))...)
+		words := append([]docsWord{{Text: "array of "}}, c.typeOf(member(n, "items"))...)
+		if null != "" {
+			words = append(words, docsWord{Text: null})
+		}
+		return words
+	}
+	if values := member(n, "additionalProperties"); kind == "object" && values != nil && values.Kind == yaml.MappingNode {
+		return append([]docsWord{{Text: "object, each value a "}}, c.typeOf(values)...)
 	}
 	if kind == "" && member(n, "required") == nil {
 		kind = "any JSON"
@@ -228,7 +242,7 @@ func (c contractReader) typeOf(n *yaml.Node) []docsWord {
 	if kind == "" {
 		return nil
 	}
-	return []docsWord{{Text: kind + c.bounds(n)}}
+	return []docsWord{{Text: kind + null + c.bounds(n)}}
 }
 
 func (c contractReader) bounds(n *yaml.Node) string {

@@ -25,7 +25,8 @@ var _ Service = (*service.Service)(nil)
 const (
 	topic1   = "t1"
 	message1 = "m1"
-	token    = "a-bearer-token"
+	token    = "a-bearer-token" // of ada
+	ownToken = "the-owners-token"
 	session  = "a-session"
 	loginKey = "a-login-token"
 )
@@ -49,6 +50,15 @@ type fake struct {
 	newRule   chat.NewRule
 	rulePatch chat.RulePatch
 	decideErr error
+
+	server         chat.MCPServer
+	serverPatch    chat.MCPServerPatch
+	file           string
+	newAssistant   chat.NewAssistant
+	assistantPatch chat.AssistantPatch
+	answer         chat.Answer
+	deadline       time.Time // of a trial
+	hang           bool      // until then
 }
 
 func (f *fake) did(call string, topicID string) error {
@@ -198,8 +208,8 @@ func (f *fake) RuleVersions(_ context.Context, id string, p chat.Page) ([]chat.R
 	before, after := aRule(), aRule()
 	before.Version, before.Reason = 1, ""
 	return []chat.RuleChange{
-		{RuleID: "r1", Version: 3, Action: chat.RuleDeleted, By: "ada", Via: chat.ViaWeb, At: at, Before: &after},
-		{RuleID: "r1", Version: 2, Action: chat.RuleChanged, By: "ada", Via: chat.ViaAPI, At: at, Before: &before, After: &after},
+		{RuleID: "r1", Version: 3, Action: chat.ActionDeleted, By: "ada", Via: chat.ViaWeb, At: at, Before: &after},
+		{RuleID: "r1", Version: 2, Action: chat.ActionChanged, By: "ada", Via: chat.ViaAPI, At: at, Before: &before, After: &after},
 	}, "1", f.did(fmt.Sprintf("RuleVersions %s %d %s", id, p.Limit, p.Cursor), "")
 }
 func (f *fake) TryRule(_ context.Context, v chat.Verdict, expression string) (chat.RuleTrial, error) {
@@ -217,7 +227,7 @@ func anExplanation() chat.Explanation {
 	return chat.Explanation{
 		TopicID: topic1, AnchorID: "m2", ToolCallID: "c1", ToolName: "x__y", State: chat.CallOutputDenied, Verdict: chat.VerdictDeny, Rule: rule.Name,
 		Why: "The rule “No <secrets>” refuses this call.", Reason: "Never.", RuleNow: "changed",
-		RuleVersion: &chat.RuleChange{RuleID: "r1", Version: 2, Action: chat.RuleChanged, By: "ada", Via: chat.ViaAPI, At: at, After: &rule},
+		RuleVersion: &chat.RuleChange{RuleID: "r1", Version: 2, Action: chat.ActionChanged, By: "ada", Via: chat.ViaAPI, At: at, After: &rule},
 		Approval:    &chat.Approval{ID: "a1"},
 	}
 }
@@ -252,6 +262,9 @@ func (f *fake) Authenticate(_ context.Context, secret string, kind chat.TokenKin
 	if secret == token && kind == chat.TokenBearer || secret == session && kind == chat.TokenSession {
 		return "ada", nil
 	}
+	if secret == ownToken && kind == chat.TokenBearer {
+		return owner, nil
+	}
 	return "", fmt.Errorf("find token: %w", chat.ErrNotFound)
 }
 func (f *fake) Logout(_ context.Context, s string) error { return f.did("Logout "+s, "") }
@@ -263,24 +276,6 @@ func (fakeModels) Models(context.Context) []chat.ModelInfo {
 }
 func (fakeModels) Providers() []chat.ProviderInfo {
 	return []chat.ProviderInfo{{ID: "demo", Title: "Demo", Configured: true}}
-}
-
-// fakeServers are a tool server of each kind, in each phase.
-type fakeServers struct{}
-
-func (fakeServers) Info() []chat.ServerInfo {
-	since := at
-	return []chat.ServerInfo{
-		{ID: "workspace", Name: "workspace", Transport: chat.TransportBuiltIn, State: chat.ServerState{Phase: chat.ServerReady}, Tools: []chat.ServerTool{
-			{Name: "read_file", ToolName: "workspace__read_file", Title: "Read a <file>", Annotations: json.RawMessage(`{"readOnlyHint":true}`), Policy: "auto-approve"},
-		}},
-		{ID: "a b", Name: "a b", Transport: chat.TransportStdio, State: chat.ServerState{Phase: chat.ServerFailed, Since: &since, Error: "the process ended", Stderr: []string{"oh no"}}, Tools: []chat.ServerTool{}},
-		{ID: "web", Name: "web", Transport: chat.TransportHTTP, State: chat.ServerState{Phase: chat.ServerReady, Since: &since, ServerName: "s", ServerVersion: "1", Protocol: "2025-11-25"}, Tools: []chat.ServerTool{
-			{Name: "x", ToolName: "web__x", Policy: "ask"},
-		}},
-		{ID: "off", Name: "off", Transport: chat.TransportHTTP, State: chat.ServerState{Phase: chat.ServerDisabled, Since: &since}, Tools: []chat.ServerTool{}},
-		{ID: "new", Name: "new", Transport: chat.TransportHTTP, State: chat.ServerState{Phase: chat.ServerStarting, Since: &since}, Tools: []chat.ServerTool{}},
-	}
 }
 
 // fakeEvents gives each reader one event that says what was asked for.
@@ -320,7 +315,7 @@ func start(t *testing.T, change func(*Options)) *bench {
 	t.Helper()
 	b := &bench{t: t, svc: &fake{}, log: &logBuffer{}}
 	opt := Options{
-		Service: b.svc, Models: fakeModels{}, Servers: fakeServers{}, Events: fakeEvents{}, Contract: assent.Contract,
+		Service: b.svc, Models: fakeModels{}, Events: fakeEvents{}, Contract: assent.Contract,
 		Logger: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Page:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the page") }),
 	}
@@ -414,6 +409,9 @@ func (b *bench) bad(method, path, body string, headers ...string) answer {
 	b.t.Helper()
 	return b.do(method, path, body, append(headers, apitest.Unchecked+": 1")...)
 }
+
+// asOwner is the headers of a request of the owner.
+var asOwner = []string{"Authorization", "Authorization: Bearer " + ownToken}
 
 // problem reads the answer as a problem of the status.
 func (a answer) problem(t *testing.T, status int) map[string]any {

@@ -59,7 +59,7 @@ func TestReadinessLogsWhyTheDatabaseDoesNotAnswerAndTellsNobody(t *testing.T) {
 func TestThePathsOfThePageAreThePages(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
-	for _, path := range []string{"/", "/t/t1", "/assets/index.js", "/favicon.svg", "/licenses.txt"} {
+	for _, path := range []string{"/", "/t/t1", "/settings", "/settings/servers/a", "/assets/index.js", "/favicon.svg", "/licenses.txt"} {
 		if got := b.do("GET", path, "", "Authorization"); got.status != 200 || got.body != "the page" {
 			t.Errorf("GET %s: answered %d %s", path, got.status, got.body)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/go-chi/chi/v5/middleware"
 
@@ -35,7 +36,7 @@ type batchError struct {
 var titles = map[int]struct{ slug, title string }{
 	http.StatusBadRequest:            {"malformed", "Malformed request"},
 	http.StatusUnauthorized:          {"unauthenticated", "Not signed in"},
-	http.StatusForbidden:             {"cross-origin", "Request from another origin"},
+	http.StatusForbidden:             {"forbidden", "Forbidden"},
 	http.StatusNotFound:              {"not-found", "Not found"},
 	http.StatusMethodNotAllowed:      {"method", "Method not allowed"},
 	http.StatusConflict:              {"conflict", "Conflict"},
@@ -62,9 +63,10 @@ var kinds = []struct {
 }{
 	{chat.ErrUnavailable, http.StatusServiceUnavailable, "The server cannot do this right now; try again."},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "The server took too long; it may or may not have been done."},
+	{chat.ErrForbidden, http.StatusForbidden, "Only the owner may do this."},
 	{chat.ErrNotFound, http.StatusNotFound, "There is no such thing here."},
 	{chat.ErrGone, http.StatusGone, "It is gone."},
-	{chat.ErrConflict, http.StatusConflict, "The state of the topic does not allow this."},
+	{chat.ErrConflict, http.StatusConflict, "The state of what it is about does not allow this."},
 	{chat.ErrInvalid, http.StatusUnprocessableEntity, "A rule does not allow this."},
 	{chat.ErrMalformed, http.StatusBadRequest, "The request cannot be understood."},
 }
@@ -104,12 +106,30 @@ func problemFor(err error) *problem {
 			continue
 		}
 		p := newProblem(k.status, k.sentence)
-		if e, ok := errors.AsType[*chat.Error](err); ok && k.status < http.StatusInternalServerError {
-			p.Detail = e.Detail
+		if details := detailsOf(err); len(details) > 0 && k.status < http.StatusInternalServerError {
+			p.Detail = strings.Join(details, " ")
 		}
 		return p
 	}
 	return &problem{Type: "about:blank", Title: "Internal error", Status: http.StatusInternalServerError}
+}
+
+// detailsOf collects the sentences of an error that may be shown: several if
+// several things are wrong at once.
+func detailsOf(err error) []string {
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case *chat.Error:
+		return []string{e.Detail}
+	case interface{ Unwrap() error }:
+		return detailsOf(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []string
+		for _, one := range e.Unwrap() {
+			all = append(all, detailsOf(one)...)
+		}
+		return all
+	}
+	return nil
 }
 
 // sentence makes an error's text one that a person may read.

@@ -12,8 +12,11 @@ import (
 )
 
 const (
-	// requestTimeout bounds what a request may take, streams excepted.
+	// requestTimeout bounds what a request may take, streams and trials of tool
+	// servers excepted.
 	requestTimeout = 30 * time.Second
+	// trialTimeout is that of a trial: programs may have to be fetched first.
+	trialTimeout = 75 * time.Second
 	// answerTimeout bounds how long a client may take over its answer, from
 	// the request on. Streams set deadlines of their own.
 	answerTimeout = 2 * time.Minute
@@ -27,7 +30,7 @@ func (a *API) routes() chi.Router {
 	r.MethodNotAllowed(a.handle(a.methodNotAllowed).ServeHTTP)
 
 	if a.page != nil {
-		for _, path := range []string{"/", "/t/*", "/assets/*", "/favicon.svg", "/licenses.txt"} {
+		for _, path := range []string{"/", "/t/*", "/settings", "/settings/*", "/assets/*", "/favicon.svg", "/licenses.txt"} {
 			r.Method(http.MethodGet, path, a.page)
 		}
 	}
@@ -35,7 +38,7 @@ func (a *API) routes() chi.Router {
 	r.Group(func(r chi.Router) {
 		r.Use(securityHeaders, a.checkOrigin)
 		r.Group(func(r chi.Router) { // anybody
-			r.Use(limitTime)
+			r.Use(limitTime(requestTimeout))
 			r.Method(http.MethodGet, "/healthz", a.handle(healthz))
 			r.Method(http.MethodGet, "/readyz", a.handle(a.readyz))
 			r.Method(http.MethodGet, "/openapi.yaml", a.handle(a.getContract))
@@ -55,8 +58,14 @@ func (a *API) routes() chi.Router {
 			r.Method(http.MethodGet, "/topics/{topicId}/events", a.handle(a.streamTopic))
 		})
 
+		r.Group(func(r chi.Router) { // the owner, who has more time
+			r.Use(limitTime(trialTimeout), a.limitInFlight, a.authenticate, a.ownerOnly)
+			r.Method(http.MethodPost, "/mcp-servers/test", a.handle(a.testNewServer))
+			r.Method(http.MethodPost, "/mcp-servers/{serverId}/test", a.handle(a.testServer))
+		})
+
 		r.Group(func(r chi.Router) { // a principal
-			r.Use(limitTime, a.limitInFlight, a.authenticate)
+			r.Use(limitTime(requestTimeout), a.limitInFlight, a.authenticate)
 			r.Method(http.MethodGet, "/topics", a.handle(a.listTopics))
 			r.Method(http.MethodPost, "/topics", a.handle(a.createTopic))
 			r.Method(http.MethodGet, "/topics/{topicId}", a.handle(a.getTopic))
@@ -77,6 +86,8 @@ func (a *API) routes() chi.Router {
 			r.Method(http.MethodGet, "/topics/{topicId}/approvals", a.handle(a.listTopicApprovals))
 			r.Method(http.MethodPost, "/topics/{topicId}/approvals", a.handle(a.decide))
 			r.Method(http.MethodGet, "/approvals", a.handle(a.listApprovals))
+			r.Method(http.MethodPost, "/topics/{topicId}/messages/{messageId}/questions/{questionId}", a.handle(a.answerQuestion))
+			r.Method(http.MethodGet, "/questions", a.handle(a.listQuestions))
 			r.Method(http.MethodGet, "/audit", a.handle(a.listAudit))
 
 			r.Method(http.MethodGet, "/policy/rules", a.handle(a.listRules))
@@ -89,6 +100,24 @@ func (a *API) routes() chi.Router {
 			r.Method(http.MethodGet, "/policy/explain", a.handle(a.explain))
 
 			r.Method(http.MethodGet, "/mcp-servers", a.handle(a.listServers))
+			r.Method(http.MethodGet, "/mcp-servers/{serverId}", a.handle(a.getServer))
+			r.Method(http.MethodPatch, "/mcp-servers/{serverId}", a.handle(a.updateServer))
+			r.Method(http.MethodGet, "/mcp-servers/{serverId}/tools", a.handle(a.listServerTools))
+			r.Method(http.MethodGet, "/mcp-servers/{serverId}/versions", a.handle(a.listServerVersions))
+			r.Group(func(r chi.Router) { // the owner
+				r.Use(a.ownerOnly)
+				r.Method(http.MethodPost, "/mcp-servers", a.handle(a.createServer))
+				r.Method(http.MethodPost, "/mcp-servers/import", a.handle(a.importServers))
+				r.Method(http.MethodDelete, "/mcp-servers/{serverId}", a.handle(a.deleteServer))
+				r.Method(http.MethodPost, "/mcp-servers/{serverId}/restart", a.handle(a.restartServer))
+			})
+
+			r.Method(http.MethodGet, "/assistants", a.handle(a.listAssistants))
+			r.Method(http.MethodPost, "/assistants", a.handle(a.createAssistant))
+			r.Method(http.MethodGet, "/assistants/{assistantId}", a.handle(a.getAssistant))
+			r.Method(http.MethodPatch, "/assistants/{assistantId}", a.handle(a.updateAssistant))
+			r.Method(http.MethodDelete, "/assistants/{assistantId}", a.handle(a.deleteAssistant))
+
 			r.Method(http.MethodGet, "/models", a.handle(a.listModels))
 			r.Method(http.MethodGet, "/providers", a.handle(a.listProviders))
 			r.Method(http.MethodGet, "/session", a.handle(a.getSession))
@@ -100,12 +129,14 @@ func (a *API) routes() chi.Router {
 
 // limitTime gives a request a deadline. Handlers see it as their context's;
 // the problem table answers it.
-func limitTime(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-		defer cancel()
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
+func limitTime(timeout time.Duration) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), timeout)
+			defer cancel()
+			next.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
 }
 
 // limitWrites gives the connection a deadline for the answer. It is set anew
@@ -137,9 +168,13 @@ func notFound(http.ResponseWriter, *http.Request) error {
 }
 
 func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {
+	path := r.URL.Path
+	if r.URL.RawPath != "" { // it is what the router looks at
+		path = r.URL.RawPath
+	}
 	var allow []string
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
-		if a.router.Match(chi.NewRouteContext(), m, r.URL.Path) {
+		if a.router.Match(chi.NewRouteContext(), m, path) {
 			allow = append(allow, m)
 		}
 	}

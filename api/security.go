@@ -77,7 +77,9 @@ func (a *API) checkOrigin(next http.Handler) http.Handler {
 		case http.MethodGet, http.MethodHead, http.MethodOptions:
 		default:
 			if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" || !a.ownOrigin(r) {
-				return newProblem(http.StatusForbidden, "Requests that change something are taken from this server's own pages only.")
+				p := newProblem(http.StatusForbidden, "Requests that change something are taken from this server's own pages only.")
+				p.Type, p.Title = "/problems/cross-origin", "Request from another origin"
+				return p
 			}
 		}
 		next.ServeHTTP(w, r)

@@ -14,6 +14,7 @@ type newTopic struct {
 	SystemPrompt string     `json:"systemPrompt" validate:"max=100000"`
 	MCPServerIDs []string   `json:"mcpServerIds" validate:"max=100,dive,min=1,max=64"`
 	Mode         *chat.Mode `json:"mode" validate:"omitnil,oneof=ask-all default trusted-read-only"`
+	AssistantID  *string    `json:"assistantId" validate:"omitnil,id"`
 }
 
 type topicPatch struct {
@@ -58,6 +59,9 @@ func (a *API) createTopic(w http.ResponseWriter, r *http.Request) error {
 	n := chat.NewTopic{Title: in.Title, Model: in.Model, SystemPrompt: in.SystemPrompt, MCPServerIDs: in.MCPServerIDs}
 	if in.Mode != nil {
 		n.Mode = *in.Mode
+	}
+	if in.AssistantID != nil {
+		n.AssistantID = *in.AssistantID
 	}
 	topic, err := a.svc.CreateTopic(r.Context(), n)
 	if err != nil {

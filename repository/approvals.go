@@ -47,16 +47,11 @@ func (s *Store) Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Pag
 		where = append(where, "p.state <> 'approval-requested'")
 	}
 	if p.Cursor != "" {
-		at, place, err := readCursor(p.Cursor)
+		after, err := readPlaceCursor(p.Cursor)
 		if err != nil {
 			return nil, "", err
 		}
-		message, position, ok := strings.Cut(place, "/")
-		n, err := strconv.ParseInt(position, 10, 32)
-		if !ok || err != nil {
-			return nil, "", errCursor
-		}
-		where, args = append(where, "(p.requested_at, p.message_id, p.position) "+beyond+" (?, ?, ?)"), append(args, at, message, n)
+		where, args = append(where, "(p.requested_at, p.message_id, p.position) "+beyond+" (?, ?, ?)"), append(args, after...)
 	}
 	args = append(args, p.Limit+1)
 
@@ -80,7 +75,7 @@ func (s *Store) Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Pag
 	if len(rows) > p.Limit {
 		rows = rows[:p.Limit]
 		last := rows[len(rows)-1]
-		next = cursor(last.RequestedAt, last.MessageID+"/"+strconv.Itoa(last.Position))
+		next = placeCursor(last.RequestedAt, last.MessageID, last.Position)
 	}
 	items := make([]chat.ApprovalItem, len(rows))
 	for i, row := range rows {
@@ -131,6 +126,7 @@ type auditRow struct {
 	StartedAt     instant `db:"started_at"`
 	FinishedAt    instant `db:"finished_at"`
 	Outcome       string  `db:"outcome"`
+	Remember      string  `db:"remember"`
 }
 
 func (r auditRow) entry() chat.AuditEntry {
@@ -138,7 +134,7 @@ func (r auditRow) entry() chat.AuditEntry {
 		ID: r.ID, ApprovalID: r.ApprovalID, TopicID: r.TopicID, AnchorID: r.AnchorID, ToolCallID: r.ToolCallID, ToolName: r.ToolName,
 		Server: r.Server, Approved: r.Approved, Resolution: chat.Resolution(r.Resolution), Reason: r.Reason, DecidedBy: r.DecidedBy,
 		Via: chat.Via(r.Via), DecidedAt: r.DecidedAt.Time, OriginalInput: rawOf(r.OriginalInput), ExecutedInput: rawOf(r.ExecutedInput),
-		InputDigest: r.InputDigest, StartedAt: r.StartedAt.ptr(), FinishedAt: r.FinishedAt.ptr(), Outcome: chat.Outcome(r.Outcome),
+		InputDigest: r.InputDigest, StartedAt: r.StartedAt.ptr(), FinishedAt: r.FinishedAt.ptr(), Outcome: chat.Outcome(r.Outcome), Remember: chat.Remember(r.Remember),
 	}
 }
 
@@ -169,7 +165,7 @@ func (s *Store) Audit(ctx context.Context, topicID string, p chat.Page) ([]chat.
 	err := s.read.look(ctx, "list decisions", func(ctx context.Context, t *tx) error {
 		return t.all(ctx, &rows, `
 			SELECT id, approval_id, topic_id, anchor_id, tool_call_id, tool_name, server, approved, resolution, reason, decided_by, via,
-				decided_at, original_input, executed_input, input_digest, started_at, finished_at, outcome
+				decided_at, original_input, executed_input, input_digest, started_at, finished_at, outcome, remember
 			FROM decisions WHERE `+strings.Join(where, " AND ")+` ORDER BY id DESC LIMIT ?`, args...)
 	})
 	if err != nil {
@@ -209,4 +205,27 @@ func readCursor(text string) (instant, string, error) {
 		return instant{}, "", errCursor
 	}
 	return instant{t}, id, nil
+}
+
+// placeCursor is a cursor for a list of parts, which may share an instant.
+func placeCursor(at instant, messageID string, position int) string {
+	return cursor(at, messageID+"/"+strconv.Itoa(position))
+}
+
+// readPlaceCursor reads where a page of parts begins: the arguments for
+// "(instant, message_id, position) > (?, ?, ?)".
+func readPlaceCursor(text string) ([]any, error) {
+	at, place, err := readCursor(text)
+	if err != nil {
+		return nil, err
+	}
+	i := strings.LastIndexByte(place, '/') // a client's message id may hold one
+	if i < 0 {
+		return nil, errCursor
+	}
+	position, err := strconv.ParseInt(place[i+1:], 10, 32)
+	if err != nil {
+		return nil, errCursor
+	}
+	return []any{at, place[:i], position}, nil
 }

@@ -47,7 +47,11 @@ const selectCalls = `
 
 // calls reads all tool calls of a message.
 func (t *topicTx) calls(ctx context.Context, messageID string) ([]placed, error) {
-	return t.readCalls(ctx, selectCalls+` ORDER BY p.message_id, p.position`, t.topic.ID, []string{messageID})
+	return t.callsOf(ctx, t.topic.ID, messageID)
+}
+
+func (t *tx) callsOf(ctx context.Context, topicID, messageID string) ([]placed, error) {
+	return t.readCalls(ctx, selectCalls+` ORDER BY p.message_id, p.position`, topicID, []string{messageID})
 }
 
 // unsettledCalls reads the tool calls of messages that have no result yet.
@@ -57,7 +61,7 @@ func (t *topicTx) unsettledCalls(ctx context.Context, messageIDs []string) ([]pl
 		ORDER BY p.message_id, p.position`, t.topic.ID, messageIDs)
 }
 
-func (t *topicTx) readCalls(ctx context.Context, query string, args ...any) ([]placed, error) {
+func (t *tx) readCalls(ctx context.Context, query string, args ...any) ([]placed, error) {
 	var rows []callRow
 	if err := t.allIn(ctx, &rows, query, args...); err != nil {
 		return nil, fmt.Errorf("read the calls: %w", err)
@@ -93,9 +97,9 @@ func (t *topicTx) callWrites(was placed, call chat.ToolCall) ([]statement, error
 	write := statement{
 		doing: fmt.Sprintf("write part %d of message %s", was.position, was.messageID),
 		query: `
-			UPDATE parts SET state = ?, approval_id = ?, requested_at = ?, updated_at = ?, revision = ?, payload = ?
+			UPDATE parts SET state = ?, approval_id = ?, question_id = ?, requested_at = ?, updated_at = ?, revision = ?, payload = ?
 			WHERE topic_id = ? AND message_id = ? AND position = ?`,
-		args: []any{c.state, c.approvalID, c.requestedAt, t.at, t.revision(), payload, t.topic.ID, was.messageID, was.position},
+		args: []any{c.state, c.approvalID, c.questionID, c.requestedAt, t.at, t.revision(), payload, t.topic.ID, was.messageID, was.position},
 		one:  true,
 	}
 	audit, err := t.audit(was.messageID, was.call, call)
@@ -195,11 +199,11 @@ func (t *topicTx) auditRow(anchorID string, call chat.ToolCall) (statement, erro
 		doing: "record the decision on approval " + a.ID,
 		query: `
 			INSERT INTO decisions (id, approval_id, topic_id, anchor_id, tool_call_id, tool_name, server, approved, resolution, reason,
-				decided_by, via, decided_at, original_input, executed_input, input_digest, started_at, finished_at, outcome)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+				decided_by, via, decided_at, original_input, executed_input, input_digest, started_at, finished_at, outcome, remember)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		args: []any{
 			id, a.ID, t.topic.ID, anchorID, clean(call.ToolCallID), clean(call.ToolName), clean(server), a.Granted(), a.Resolution,
-			clean(a.Reason), clean(a.DecidedBy), a.Via, decidedAt, original, executed, digest, started, finished, outcome,
+			clean(a.Reason), clean(a.DecidedBy), a.Via, decidedAt, original, executed, digest, started, finished, outcome, a.Remember,
 		},
 		one: true,
 	}, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -28,7 +27,7 @@ func (s *Store) Decide(ctx context.Context, topicID string, ds []chat.Decision, 
 	var out chat.Decided
 	c, err := s.changeBy(ctx, "decide", topicID, `id, revision, updated_at`, func(ctx context.Context, t *topicTx) error {
 		var err error
-		out, err = t.decide(ctx, ds, by)
+		out, err = t.decide(ctx, s.keys, ds, by)
 		return err
 	})
 	if err != nil {
@@ -37,8 +36,12 @@ func (s *Store) Decide(ctx context.Context, topicID string, ds []chat.Decision, 
 	return out, c, nil
 }
 
-func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decider) (chat.Decided, error) {
-	rows, err := t.anchorsOf(ctx, ds)
+func (t *topicTx) decide(ctx context.Context, k *keys, ds []chat.Decision, by chat.Decider) (chat.Decided, error) {
+	ids := make([]string, len(ds))
+	for i, d := range ds {
+		ids[i] = d.ApprovalID
+	}
+	rows, err := t.anchorsOf(ctx, ids)
 	if err != nil {
 		return chat.Decided{}, err
 	}
@@ -57,6 +60,7 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 	out := chat.Decided{Continuation: chat.ContinuationNone, Revision: t.before()}
 	var writes []statement
 	var failed []chat.BatchItem
+	var remembered []chat.ToolCall
 	var anchors []string // in the order of the decisions
 	last := ""
 	for _, d := range ds {
@@ -79,11 +83,21 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 			writes = append(writes, write...)
 			pending[was.messageID]--
 		}
+		if effect == chat.EffectApplied && call.Approval.Remember == chat.RememberAlwaysAllow {
+			remembered = append(remembered, call)
+		}
 		result := chat.DecisionResult{ApprovalID: d.ApprovalID, Outcome: effect, DecidedBy: call.Approval.DecidedBy}
 		if call.Approval.DecidedAt != nil {
 			result.DecidedAt = *call.Approval.DecidedAt
 		}
 		out.Results = append(out.Results, result)
+	}
+	if len(remembered) > 0 {
+		refused, err := t.remember(ctx, k, remembered, by)
+		if err != nil {
+			return chat.Decided{}, err
+		}
+		failed = append(failed, refused...)
 	}
 	if len(failed) > 0 {
 		return chat.Decided{}, &chat.BatchError{Items: failed}
@@ -116,15 +130,11 @@ func (t *topicTx) decide(ctx context.Context, ds []chat.Decision, by chat.Decide
 	return out, nil
 }
 
-// anchorsOf reads the calls of all messages that the decisions are about.
-// Only what is decided now is read whole: another call's output may be large.
+// anchorsOf reads the calls of all messages that the approvals are of.
+// Only what is asked about is read whole: another call's output may be large.
 // The topic is compared here and not in the query, where it would offer the
 // planner a way through all parts of the topic.
-func (t *topicTx) anchorsOf(ctx context.Context, ds []chat.Decision) ([]callRow, error) {
-	ids := make([]string, len(ds))
-	for i, d := range ds {
-		ids[i] = d.ApprovalID
-	}
+func (t *topicTx) anchorsOf(ctx context.Context, ids []string) ([]callRow, error) {
 	var rows []callRow
 	if err := t.allIn(ctx, &rows, `
 		SELECT p.topic_id, p.message_id, p.position, p.state, p.approval_id,
@@ -178,43 +188,4 @@ func (t *topicTx) goOn(turnID string, queued *int64) statement {
 		args:  []any{t.at, turnID},
 		rows:  queued,
 	}
-}
-
-// Reask applies again to the call of an approval that waits. The record of the
-// old approval says that it was superseded.
-func (s *Store) Reask(ctx context.Context, topicID, approvalID string, again func(chat.ToolCall, time.Time) (chat.ToolCall, bool)) (chat.Change, error) {
-	return s.change(ctx, "ask again", topicID, func(ctx context.Context, t *topicTx) error {
-		rows, err := t.anchorsOf(ctx, []chat.Decision{{ApprovalID: approvalID}})
-		if err != nil {
-			return err
-		}
-		pending := 0
-		var was *callRow
-		for i, row := range rows {
-			if row.ApprovalID != nil && *row.ApprovalID == approvalID {
-				was = &rows[i]
-			} else if chat.CallState(row.State) == chat.CallApprovalRequested {
-				pending++
-			}
-		}
-		if was == nil {
-			return t.noApproval(ctx, topicID, approvalID)
-		}
-		p, err := was.placed()
-		if err != nil {
-			return err
-		}
-		next, changed := again(p.call, t.time())
-		if !changed {
-			return errUnchanged
-		}
-		writes, err := t.callWrites(p, next)
-		if err != nil {
-			return err
-		}
-		if pending == 0 && !next.Pending() {
-			writes = append(writes, t.goOn(was.TurnID, nil))
-		}
-		return t.together(ctx, writes)
-	})
 }

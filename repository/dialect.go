@@ -20,6 +20,8 @@ import (
 //	{now}   the database's clock, in milliseconds
 //	{now+?} that many milliseconds later
 //	{now-?} that many milliseconds earlier
+//	{for update}, {for share}
+//	        hold the rows that are read; SQLite has one writer, and needs neither
 type dialect struct {
 	name   string
 	bind   int
@@ -43,6 +45,8 @@ type dialect struct {
 	away func(error) bool
 	// unstorable reports that a text holds a character that cannot be stored.
 	unstorable func(error) bool
+	// duplicate reports that a row has what another must have alone.
+	duplicate func(error) bool
 }
 
 func (d *dialect) text(query string) string {
@@ -65,6 +69,8 @@ func postgres() *dialect {
 			"{now}", postgresNow,
 			"{now+?}", postgresNow+" + CAST(? AS double precision) * interval '1 millisecond'",
 			"{now-?}", postgresNow+" - CAST(? AS double precision) * interval '1 millisecond'",
+			"{for update}", "FOR UPDATE",
+			"{for share}", "FOR SHARE",
 		),
 		// Pinned, whatever the server's default is: the row lock of the topic
 		// orders the transactions, and a stricter level would only refuse some.
@@ -91,6 +97,7 @@ func postgres() *dialect {
 			return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53")
 		},
 		unstorable: func(err error) bool { return postgresCode(err) == "22021" },
+		duplicate:  func(err error) bool { return postgresCode(err) == "23505" },
 	}
 }
 
@@ -111,6 +118,8 @@ func sqliteDialect() *dialect {
 			"{now}", sqliteNow+")",
 			"{now+?}", sqliteNow+", (? / 1000.0) || ' seconds')",
 			"{now-?}", sqliteNow+", (-? / 1000.0) || ' seconds')",
+			"{for update}", "",
+			"{for share}", "",
 		),
 		again: func(err error) bool {
 			code := sqliteCode(err)
@@ -125,6 +134,10 @@ func sqliteDialect() *dialect {
 			return false
 		},
 		unstorable: func(error) bool { return false },
+		duplicate: func(err error) bool {
+			var e *sqlite.Error
+			return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+		},
 	}
 }
 

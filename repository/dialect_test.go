@@ -19,19 +19,26 @@ import (
 
 func TestMacrosAndPlaceholders(t *testing.T) {
 	const query = `UPDATE t SET a = {now+?}, b = {now} WHERE c = ? AND d <= {now-?}`
+	const locks = `SELECT a FROM t WHERE b = ? {for update}; SELECT a FROM t {for share}`
 	tests := []struct {
-		d    *dialect
-		want string
+		d     *dialect
+		want  string
+		locks string
 	}{
 		{postgres(), "UPDATE t SET a = date_trunc('milliseconds', clock_timestamp()) + CAST($1 AS double precision) * interval '1 millisecond', " +
-			"b = date_trunc('milliseconds', clock_timestamp()) WHERE c = $2 AND d <= date_trunc('milliseconds', clock_timestamp()) - CAST($3 AS double precision) * interval '1 millisecond'"},
+			"b = date_trunc('milliseconds', clock_timestamp()) WHERE c = $2 AND d <= date_trunc('milliseconds', clock_timestamp()) - CAST($3 AS double precision) * interval '1 millisecond'",
+			"SELECT a FROM t WHERE b = $1 FOR UPDATE; SELECT a FROM t FOR SHARE"},
 		{sqliteDialect(), "UPDATE t SET a = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (? / 1000.0) || ' seconds'), b = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') " +
-			"WHERE c = ? AND d <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (-? / 1000.0) || ' seconds')"},
+			"WHERE c = ? AND d <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (-? / 1000.0) || ' seconds')",
+			"SELECT a FROM t WHERE b = ? ; SELECT a FROM t "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.d.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, tt.d.text(query)); diff != "" {
 				t.Errorf("text (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.locks, tt.d.text(locks)); diff != "" {
+				t.Errorf("locks (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -27,6 +27,8 @@ func TestOpenTakesOneDatabase(t *testing.T) {
 		{"two", repository.Options{URL: "postgres://x", Path: "y"}, "give the URL"},
 		{"another kind", repository.Options{URL: "mysql://root:hunter2@x/y"}, "postgres://"},
 		{"a URL that is none", repository.Options{URL: "postgres://root:hunter2@x:port/y"}, "not valid"},
+		{"a key of another size", repository.Options{Path: "y", Key: []byte("hunter2")}, "7 bytes"},
+		{"a key that is empty", repository.Options{Path: "y", Key: []byte{}}, "0 bytes"},
 		{"a folder that is not there", repository.Options{Path: filepath.Join(t.TempDir(), "none", "a.db")}, "lock file"},
 		{"the same, to serve", repository.Options{Path: filepath.Join(t.TempDir(), "none", "a.db"), Exclusive: true}, "lock file"},
 	}

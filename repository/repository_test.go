@@ -19,18 +19,18 @@ var (
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func TestSQLite(t *testing.T) {
-	repotest.Run(t, func(t *testing.T) *repository.Store { return open(t, sqliteOptions(t)) })
+	repotest.Run(t, func(t *testing.T) repository.Options { return sqliteOptions(t) })
 }
 
 func TestPostgres(t *testing.T) {
-	repotest.Run(t, func(t *testing.T) *repository.Store { return open(t, repository.Options{URL: pgtest.URL(t)}) })
+	repotest.Run(t, func(t *testing.T) repository.Options { return repository.Options{URL: pgtest.URL(t)} })
 }
 
 // TestPostgresWithoutPreparing is the way of a pooler between the two.
 func TestPostgresWithoutPreparing(t *testing.T) {
-	repotest.Run(t, func(t *testing.T) *repository.Store {
-		return open(t, repository.Options{URL: pgtest.URL(t), NoPrepare: true})
-	}, "deciding", "races")
+	repotest.Run(t, func(t *testing.T) repository.Options {
+		return repository.Options{URL: pgtest.URL(t), NoPrepare: true}
+	}, "deciding", "races", "pending", "adopting")
 }
 
 func sqliteOptions(t testing.TB) repository.Options {

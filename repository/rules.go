@@ -36,16 +36,36 @@ func (r ruleRow) rule() chat.Rule {
 	}
 }
 
-// TopicPolicy reads what a verdict in the topic depends on, in one state.
-func (s *Store) TopicPolicy(ctx context.Context, topicID string) (chat.TopicPolicy, error) {
+// TopicPolicy reads what a verdict in the topic depends on, in one state: with
+// the switches of a tool server, unless its id is "" or nothing is stored of
+// it. The mode of an assistant holds also when the assistant was deleted.
+func (s *Store) TopicPolicy(ctx context.Context, topicID, serverID string) (chat.TopicPolicy, error) {
 	var p chat.TopicPolicy
 	err := s.view(ctx, "read the policy", func(ctx context.Context, t *tx) error {
-		topic, err := t.readTopic(ctx, topicID)
+		var topic struct {
+			ID            string  `db:"id"`
+			Title         string  `db:"title"`
+			Model         string  `db:"model"`
+			Mode          string  `db:"mode"`
+			AssistantMode *string `db:"assistant_mode"`
+		}
+		ok, err := t.find(ctx, &topic, `
+			SELECT t.id, t.title, t.model, t.mode, a.mode AS assistant_mode
+			FROM topics t LEFT JOIN assistants a ON a.id = t.assistant_id WHERE t.id = ? AND t.deleted_at IS NULL`, topicID)
 		if err != nil {
+			return fmt.Errorf("topic %s: %w", topicID, err)
+		}
+		if !ok {
+			return t.noTopic(ctx, topicID)
+		}
+		p = chat.TopicPolicy{Topic: chat.TopicFacts{ID: topic.ID, Title: topic.Title, Model: topic.Model}, Modes: []chat.Mode{chat.Mode(topic.Mode)}}
+		if topic.AssistantMode != nil {
+			p.Modes = append(p.Modes, chat.Mode(*topic.AssistantMode))
+		}
+		if p.Rules, err = t.readRules(ctx, `deleted_at IS NULL AND enabled`); err != nil || serverID == "" {
 			return err
 		}
-		p = chat.TopicPolicy{Topic: chat.TopicFacts{ID: topic.ID, Title: topic.Title, Model: topic.Model}, Mode: chat.Mode(topic.Mode)}
-		p.Rules, err = t.readRules(ctx, `deleted_at IS NULL AND enabled`)
+		p.Switches, p.ServerDisabled, err = t.readSwitches(ctx, serverID, "")
 		return err
 	})
 	return p, err
@@ -130,7 +150,7 @@ func (s *Store) CreateRule(ctx context.Context, n chat.NewRule, by chat.Decider)
 			return err
 		}
 		rule = row.rule()
-		return t.recordRule(ctx, chat.RuleCreated, rule, by, row.UpdatedAt)
+		return t.recordRule(ctx, chat.ActionCreated, rule, by, row.UpdatedAt)
 	})
 	return rule, err
 }
@@ -152,7 +172,7 @@ func (s *Store) UpdateRule(ctx context.Context, id string, p chat.RulePatch, by 
 			next.Name, next.Verdict, next.Expression, next.Reason, next.Enabled, next.Position, next.Version, id); err != nil {
 			return was, err
 		}
-		return next, t.recordRule(ctx, chat.RuleChanged, next, by, at)
+		return next, t.recordRule(ctx, chat.ActionChanged, next, by, at)
 	})
 }
 
@@ -163,7 +183,7 @@ func (s *Store) DeleteRule(ctx context.Context, id string, by chat.Decider) erro
 		if _, err := t.exec(ctx, `UPDATE policy_rules SET deleted_at = ?, version = ? WHERE id = ?`, at, was.Version, id); err != nil {
 			return was, err
 		}
-		return was, t.recordRule(ctx, chat.RuleDeleted, was, by, at)
+		return was, t.recordRule(ctx, chat.ActionDeleted, was, by, at)
 	})
 	return err
 }
@@ -191,9 +211,9 @@ func (s *Store) changeRule(ctx context.Context, doing, id string, fn func(contex
 }
 
 // recordRule adds to the record of a rule.
-func (t *tx) recordRule(ctx context.Context, action chat.RuleAction, r chat.Rule, by chat.Decider, at instant) error {
+func (t *tx) recordRule(ctx context.Context, action chat.Action, r chat.Rule, by chat.Decider, at instant) error {
 	var after *string
-	if action != chat.RuleDeleted {
+	if action != chat.ActionDeleted {
 		raw, err := chat.Marshal(r)
 		if err != nil {
 			return fmt.Errorf("record rule %s: %w", r.ID, err)
@@ -221,7 +241,7 @@ type ruleChangeRow struct {
 
 func (r ruleChangeRow) change() (chat.RuleChange, error) {
 	c := chat.RuleChange{
-		RuleID: r.RuleID, Version: r.Version, Action: chat.RuleAction(r.Action), By: r.ChangedBy, Via: chat.Via(r.Via), At: r.ChangedAt.Time,
+		RuleID: r.RuleID, Version: r.Version, Action: chat.Action(r.Action), By: r.ChangedBy, Via: chat.Via(r.Via), At: r.ChangedAt.Time,
 	}
 	if r.Rule != nil {
 		if err := json.Unmarshal([]byte(*r.Rule), &c.After); err != nil {

@@ -48,11 +48,14 @@ func (t *tx) withStatuses(ctx context.Context, rows []topicRow) ([]chat.Topic, e
 		State     string  `db:"state"`
 		Output    instant `db:"first_output_at"`
 		Pending   int     `db:"pending"`
+		Questions int     `db:"questions"`
 	}
 	if err := t.allIn(ctx, &turns, `
 		SELECT t.topic_id, t.id, t.message_id, t.state, t.first_output_at,
 			(SELECT count(*) FROM parts p
-			 WHERE p.topic_id = t.topic_id AND p.message_id = t.message_id AND p.tool_call_id IS NOT NULL AND p.state = 'approval-requested') AS pending
+			 WHERE p.topic_id = t.topic_id AND p.message_id = t.message_id AND p.tool_call_id IS NOT NULL AND p.state = 'approval-requested') AS pending,
+			(SELECT count(*) FROM parts p
+			 WHERE p.topic_id = t.topic_id AND p.message_id = t.message_id AND p.question_id IS NOT NULL) AS questions
 		FROM topics o
 		JOIN messages m ON m.topic_id = o.id AND m.id = o.active_leaf
 		JOIN turns t ON t.topic_id = o.id AND t.group_id = m.group_id
@@ -72,7 +75,7 @@ func (t *tx) withStatuses(ctx context.Context, rows []topicRow) ([]chat.Topic, e
 	views := map[string][]chat.TurnView{}
 	for _, v := range turns {
 		views[v.TopicID] = append(views[v.TopicID], chat.TurnView{
-			ID: v.ID, MessageID: v.MessageID, State: chat.TurnState(v.State), HasOutput: !v.Output.IsZero(), Pending: v.Pending,
+			ID: v.ID, MessageID: v.MessageID, State: chat.TurnState(v.State), HasOutput: !v.Output.IsZero(), Pending: v.Pending, Questions: v.Questions,
 		})
 	}
 	waiting := map[string]int{}

@@ -1,12 +1,12 @@
-// Package repository keeps topics, messages, parts, turns and decisions in
-// PostgreSQL or in one SQLite file. The rows are the only truth about an
-// approval; what may happen to one is said by the pure functions of chat, and
-// applied here, each operation in one transaction.
+// Package repository keeps topics, messages, parts, turns and decisions, and
+// the settings of tool servers, in PostgreSQL or in one SQLite file. The rows
+// are the only truth about an approval; what may happen to one is said by the
+// pure functions of chat, and applied here, each operation in one transaction.
 //
 // Every transaction that changes a topic begins by raising the topic's
 // revision, which locks the topic's row: there is one lock order, and a total
-// order of the changes of a topic. One that turns out to change nothing is
-// rolled back.
+// order of the changes of a topic. The row of a tool server is locked after
+// it. A transaction that turns out to change nothing is rolled back.
 package repository
 
 import (
@@ -45,6 +45,10 @@ type Options struct {
 	// NoPrepare sends every statement whole. A pgbouncer in transaction mode
 	// needs it.
 	NoPrepare bool
+	// Key is 32 bytes that are kept elsewhere than the database. The connections
+	// of tool servers are encrypted with it. Without one (nil) none can be
+	// added, and those that there are cannot be connected.
+	Key []byte
 	// Logger is told of migrations; nil is silent.
 	Logger *slog.Logger
 }
@@ -54,6 +58,7 @@ type Options struct {
 type Store struct {
 	write, read *pool // PostgreSQL: the same pool
 	lock        *lockFile
+	keys        *keys
 }
 
 // Open connects to the database and brings its schema up to date. Processes
@@ -62,13 +67,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	keys, err := deriveKeys(o.Key)
+	if err != nil {
+		return nil, err
+	}
+	open := openSQLite
 	switch {
 	case (o.URL == "") == (o.Path == ""):
 		return nil, errors.New("open the database: give the URL of a PostgreSQL database or the path of an SQLite file")
 	case o.URL != "":
-		return openPostgres(ctx, o)
+		open = openPostgres
 	}
-	return openSQLite(ctx, o)
+	s, err := open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s.keys = keys
+	return s, nil
 }
 
 func openPostgres(ctx context.Context, o Options) (*Store, error) {

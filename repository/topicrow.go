@@ -19,6 +19,7 @@ type topicRow struct {
 	Model           string  `db:"model"`
 	SystemPrompt    string  `db:"system_prompt"`
 	Mode            string  `db:"mode"`
+	AssistantID     string  `db:"assistant_id"`
 	MCPServerIDs    *string `db:"mcp_server_ids"`
 	Revision        int64   `db:"revision"`
 	ActiveLeaf      string  `db:"active_leaf"`
@@ -27,11 +28,11 @@ type topicRow struct {
 	UpdatedAt       instant `db:"updated_at"`
 }
 
-const topicColumns = `id, title, model, system_prompt, mode, mcp_server_ids, revision, active_leaf, last_completed_at, created_at, updated_at`
+const topicColumns = `id, title, model, system_prompt, mode, assistant_id, mcp_server_ids, revision, active_leaf, last_completed_at, created_at, updated_at`
 
 func (r topicRow) topic() (chat.Topic, error) {
 	t := chat.Topic{
-		ID: r.ID, Title: r.Title, Model: r.Model, SystemPrompt: r.SystemPrompt, Mode: chat.Mode(r.Mode),
+		ID: r.ID, Title: r.Title, Model: r.Model, SystemPrompt: r.SystemPrompt, Mode: chat.Mode(r.Mode), AssistantID: r.AssistantID,
 		Revision: r.Revision, ActiveLeaf: r.ActiveLeaf, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
 	}
 	if r.MCPServerIDs != nil {

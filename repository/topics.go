@@ -3,7 +3,6 @@ package repository
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -14,22 +13,17 @@ func (s *Store) CreateTopic(ctx context.Context, n chat.NewTopic) (chat.Topic, c
 	if err != nil {
 		return chat.Topic{}, chat.Change{}, err
 	}
-	var servers *string
-	if n.MCPServerIDs != nil {
-		raw, err := chat.Marshal(n.MCPServerIDs)
-		if err != nil {
-			return chat.Topic{}, chat.Change{}, fmt.Errorf("tool servers of a topic: %w", err)
-		}
-		text := string(raw)
-		servers = &text
+	servers, err := serverIDs(n.MCPServerIDs)
+	if err != nil {
+		return chat.Topic{}, chat.Change{}, err
 	}
 	var topic chat.Topic
 	err = s.write.run(ctx, s.write.dialect.write, "create a topic", func(ctx context.Context, t *tx) error {
 		var row topicRow
 		if err := t.get(ctx, &row, `
-			INSERT INTO topics (id, title, model, system_prompt, mode, mcp_server_ids, revision, created_at, updated_at)
-			SELECT ?, ?, ?, ?, ?, ?, 1, now.at, now.at FROM (SELECT {now} AS at) AS now
-			RETURNING `+topicColumns, id, n.Title, n.Model, n.SystemPrompt, cmp.Or(n.Mode, chat.ModeDefault), servers); err != nil {
+			INSERT INTO topics (id, title, model, system_prompt, mode, assistant_id, mcp_server_ids, revision, created_at, updated_at)
+			SELECT ?, ?, ?, ?, ?, ?, ?, 1, now.at, now.at FROM (SELECT {now} AS at) AS now
+			RETURNING `+topicColumns, id, n.Title, n.Model, n.SystemPrompt, cmp.Or(n.Mode, chat.ModeDefault), n.AssistantID, servers); err != nil {
 			return err
 		}
 		topic, err = t.withStatus(ctx, row)

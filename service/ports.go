@@ -60,13 +60,27 @@ type Store interface {
 	// Decide applies all decisions or none (a *chat.BatchError names those that
 	// stand in the way): lock the topic, read the committed
 	// parts, apply chat.Decide, write with the audit, and if nothing is pending
-	// any more move the turn from awaiting-approval to queued.
+	// any more move the turn from awaiting-approval to queued. What a decision
+	// asks to remember is written to the tool's server in the same transaction;
+	// a tool whose server is not stored is ErrInvalid.
 	Decide(ctx context.Context, topicID string, ds []chat.Decision, by chat.Decider) (chat.Decided, chat.Change, error)
-	// Reask applies again, which must be pure, to the call of an approval that
-	// waits, with the time of the transaction; its false changes nothing. If
-	// that leaves nothing pending, the turn goes on. The old approval is closed
-	// as superseded.
-	Reask(ctx context.Context, topicID, approvalID string, again func(chat.ToolCall, time.Time) (chat.ToolCall, bool)) (chat.Change, error)
+	// EditPending applies edit, which must be pure, to the calls of those of the
+	// approvals that still wait, with the time of the transaction; its false
+	// leaves a call as it is. If that leaves nothing pending, the turn goes on.
+	// An approval whose place another took is closed as superseded. If holds is
+	// not nil, nothing is changed unless it is true of the switches of serverID
+	// as they are in the same transaction.
+	EditPending(ctx context.Context, topicID string, approvalIDs []string, edit func(chat.ToolCall, time.Time) (chat.ToolCall, bool),
+		serverID string, holds func(chat.Switches) bool) (chat.Change, error)
+	// PendingCalls lists the calls that wait, of all topics.
+	PendingCalls(ctx context.Context, p chat.Page) (calls []chat.JudgedCall, next string, err error)
+	// AnswerQuestion applies chat.AnswerQuestion to the call of the message that
+	// asked the question.
+	AnswerQuestion(ctx context.Context, topicID, messageID, questionID string, a chat.Answer, by chat.Decider) (chat.Answered, chat.Change, error)
+	// Question reads a question of a message's calls, open or not.
+	Question(ctx context.Context, topicID, messageID, questionID string) (chat.Question, error)
+	// Questions lists the open questions of all topics, the oldest first.
+	Questions(ctx context.Context, p chat.Page) (questions []chat.QuestionItem, next string, err error)
 	// Call reads the call of an approval. An approval that is unknown, or of
 	// another topic, is ErrNotFound; one of a deleted message is ErrGone.
 	Call(ctx context.Context, topicID, approvalID string) (chat.ToolCall, error)
@@ -89,6 +103,36 @@ type Store interface {
 	ApprovalCall(ctx context.Context, approvalID string) (chat.JudgedCall, error)
 	// TopicCall reads a call of a topic; of several with the id the newest.
 	TopicCall(ctx context.Context, topicID, toolCallID string) (chat.JudgedCall, error)
+
+	// MCPServers lists what is stored of tool servers, in the order in which
+	// they were added, the built-in one first; of servers in a file that is
+	// their switches alone.
+	MCPServers(ctx context.Context) ([]chat.MCPServer, error)
+	MCPServer(ctx context.Context, id string) (chat.MCPServer, error)
+	// CreateMCPServers stores all servers, with new ids, or none. Two servers of
+	// one name are ErrConflict.
+	CreateMCPServers(ctx context.Context, servers []chat.MCPServer, by chat.Decider) ([]chat.MCPServer, error)
+	// UpdateMCPServer applies edit, which must be pure, to the server as it is
+	// stored, and records who changed what. An edit that changes nothing is no
+	// change, and no version is spent on it.
+	UpdateMCPServer(ctx context.Context, id string, edit func(chat.MCPServer) (chat.MCPServer, error), by chat.Decider) (chat.MCPServer, error)
+	DeleteMCPServer(ctx context.Context, id string, by chat.Decider) error
+	// AdoptMCPServers sees to it that switches are stored for the servers that
+	// are configured in a file, and for no others of a file. A name that another
+	// stored server has is ErrConflict.
+	AdoptMCPServers(ctx context.Context, servers []chat.MCPServer) error
+	// MCPServerVersions lists what was done to a server, the newest first, also
+	// to one that was deleted.
+	MCPServerVersions(ctx context.Context, id string, p chat.Page) (changes []chat.ServerChange, next string, err error)
+
+	Assistants(ctx context.Context) ([]chat.Assistant, error)
+	// Assistant reads an assistant; one that was deleted is ErrGone.
+	Assistant(ctx context.Context, id string) (chat.Assistant, error)
+	CreateAssistant(ctx context.Context, n chat.NewAssistant) (chat.Assistant, error)
+	UpdateAssistant(ctx context.Context, id string, p chat.AssistantPatch) (chat.Assistant, error)
+	// DeleteAssistant takes an assistant off the list. Its mode goes on to hold
+	// for the topics that started from it.
+	DeleteAssistant(ctx context.Context, id string) error
 
 	// PutToken stores a token's digest for the given life, by the database's
 	// clock; 0 is for ever. Storing the same digest again is harmless.

@@ -22,7 +22,12 @@ func (s *Service) CreateRule(ctx context.Context, n chat.NewRule, by chat.Decide
 	if err := s.policy.Check(n.Expression); err != nil {
 		return chat.Rule{}, err
 	}
-	return s.store.CreateRule(ctx, n, by)
+	rule, err := s.store.CreateRule(ctx, n, by)
+	if err != nil {
+		return chat.Rule{}, err
+	}
+	s.live.Settings(chat.SettingsRules)
+	return rule, nil
 }
 
 // UpdateRule changes a rule. A patch that changes nothing makes no version.
@@ -32,12 +37,21 @@ func (s *Service) UpdateRule(ctx context.Context, id string, p chat.RulePatch, b
 			return chat.Rule{}, err
 		}
 	}
-	return s.store.UpdateRule(ctx, id, p, by)
+	rule, err := s.store.UpdateRule(ctx, id, p, by)
+	if err != nil {
+		return chat.Rule{}, err
+	}
+	s.live.Settings(chat.SettingsRules)
+	return rule, nil
 }
 
 // DeleteRule removes a rule from the policy. The record of it stays.
 func (s *Service) DeleteRule(ctx context.Context, id string, by chat.Decider) error {
-	return s.store.DeleteRule(ctx, id, by)
+	if err := s.store.DeleteRule(ctx, id, by); err != nil {
+		return err
+	}
+	s.live.Settings(chat.SettingsRules)
+	return nil
 }
 
 // RuleVersions lists what was done to a rule, the newest first.
@@ -60,27 +74,34 @@ func (s *Service) TryRule(ctx context.Context, v chat.Verdict, expression string
 
 // ExplainApproval says what decided the call of an approval, and why.
 func (s *Service) ExplainApproval(ctx context.Context, approvalID string) (chat.Explanation, error) {
-	return s.explain(ctx)(s.store.ApprovalCall(ctx, approvalID))
+	c, err := s.store.ApprovalCall(ctx, approvalID)
+	if err != nil {
+		return chat.Explanation{}, err
+	}
+	return s.explain(ctx, c)
 }
 
 // ExplainCall says what decided a call of a topic, and why.
 func (s *Service) ExplainCall(ctx context.Context, topicID, toolCallID string) (chat.Explanation, error) {
-	return s.explain(ctx)(s.store.TopicCall(ctx, topicID, toolCallID))
+	c, err := s.store.TopicCall(ctx, topicID, toolCallID)
+	if err != nil {
+		return chat.Explanation{}, err
+	}
+	return s.explain(ctx, c)
 }
 
-func (s *Service) explain(ctx context.Context) func(chat.JudgedCall, error) (chat.Explanation, error) {
-	return func(c chat.JudgedCall, err error) (chat.Explanation, error) {
-		if err != nil {
+func (s *Service) explain(ctx context.Context, c chat.JudgedCall) (chat.Explanation, error) {
+	var history []chat.RuleChange
+	if m := c.Call.ToolMetadata; m != nil && m.RuleID != "" {
+		var err error
+		if history, err = s.history(ctx, m.RuleID, m.RuleVersion); err != nil {
 			return chat.Explanation{}, err
 		}
-		var history []chat.RuleChange
-		if m := c.Call.ToolMetadata; m != nil && m.RuleID != "" {
-			if history, err = s.history(ctx, m.RuleID, m.RuleVersion); err != nil {
-				return chat.Explanation{}, err
-			}
-		}
-		return chat.Explain(c, history), nil
 	}
+	e := chat.Explain(c, history)
+	var err error
+	e.AlwaysAllow, err = s.alwaysAllow(ctx, c)
+	return e, err
 }
 
 // history reads the record of a rule down to a version.

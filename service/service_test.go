@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,17 +21,44 @@ import (
 // engine.
 type told struct {
 	changes  []chat.Change
+	settings []chat.SettingsKind
 	wakes    int
 	canceled []chat.Epochs
+	answered []string
+	state    chat.ServerPhase // of the tool's server; ready if empty
+	schema   string           // of the tool; {} if empty
 }
 
 func (t *told) Publish(_ context.Context, c chat.Change) { t.changes = append(t.changes, c) }
+func (t *told) Settings(what chat.SettingsKind)          { t.settings = append(t.settings, what) }
 func (t *told) Wake()                                    { t.wakes++ }
 func (t *told) Cancel(stopped chat.Epochs)               { t.canceled = append(t.canceled, stopped) }
+func (t *told) Answered(questionID string)               { t.answered = append(t.answered, questionID) }
 
-// Tools is the tool that waiting asks for.
+// State is that of the server of the tool that waiting asks for; of another
+// server there is none.
+func (t *told) State(serverID string) (chat.ServerState, []chat.Tool) {
+	if serverID != "s" {
+		return chat.ServerState{}, nil
+	}
+	if t.state != "" && t.state != chat.ServerReady {
+		return chat.ServerState{Phase: t.state}, nil
+	}
+	return chat.ServerState{Phase: chat.ServerReady}, []chat.Tool{{
+		Name: "s__t", Server: "s", ServerID: "s", Tool: "t", InputSchema: json.RawMessage(cmp.Or(t.schema, `{}`)),
+	}}
+}
+
+func (t *told) Apply(context.Context, []chat.MCPServer) error { return nil }
+func (t *told) Restart(string) error                          { return nil }
+func (t *told) Parse([]byte) ([]chat.MCPServer, error)        { return nil, nil }
+func (t *told) Test(context.Context, chat.MCPServer) (chat.ServerState, []chat.Tool, error) {
+	return chat.ServerState{}, nil, nil
+}
+
+// Tools is not asked: what a card is held against is what a server last told.
 func (t *told) Tools(context.Context, chat.Topic) ([]chat.Tool, error) {
-	return []chat.Tool{{Name: "s__t", InputSchema: json.RawMessage(`{}`)}}, nil
+	return nil, nil
 }
 
 // Validate takes any input but {"bad":…}.
@@ -53,7 +81,9 @@ func newService(t *testing.T) (*service.Service, *repository.Store, *told) {
 		}
 	})
 	var told told
-	svc := service.New(store, &told, &told, &told, policy.New(store, slog.New(slog.DiscardHandler)), service.Options{CheckModel: func(name string) error {
+	svc := service.New(service.Deps{
+		Store: store, Engine: &told, Live: &told, Tools: &told, Servers: &told, Policy: policy.New(store, slog.New(slog.DiscardHandler)),
+	}, service.Options{CheckModel: func(name string) error {
 		if name == "no/model" {
 			return chat.Invalid("There is no model %s.", name)
 		}
@@ -125,7 +155,7 @@ func waiting(t *testing.T, svc *service.Service, store *repository.Store) (topic
 	_, err = store.CommitStep(ctx, f, chat.Step{Build: func(at time.Time) chat.Parts {
 		return chat.Parts{chat.Ask(chat.ToolCall{
 			Type: chat.DynamicTool, ToolName: "s__t", ToolCallID: "c", Input: json.RawMessage(`{"a":1}`),
-			ToolMetadata: &chat.ToolMetadata{InputSchema: json.RawMessage(`{}`), Verdict: chat.VerdictAsk},
+			ToolMetadata: &chat.ToolMetadata{Server: "s", ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{}`), Verdict: chat.VerdictAsk},
 		}, "approval-"+topic.ID, at)}
 	}})
 	if err != nil {
@@ -162,6 +192,47 @@ func TestAnEditIsCheckedBeforeItIsDecidedAndNotAfter(t *testing.T) {
 	}
 	if d, err := svc.Decide(t.Context(), topic, good, ada); err != nil || d.Results[0].Outcome != chat.EffectAlreadySettled || told.wakes != before+1 {
 		t.Errorf("got %+v, %v, %d wakes", d, err, told.wakes)
+	}
+}
+
+func TestAYesIsToTheToolThatThereIsNow(t *testing.T) {
+	t.Parallel()
+	ada := chat.Decider{Name: "ada", Via: chat.ViaAPI}
+	for _, tt := range []struct {
+		name   string
+		change func(*told)
+		want   error // nil: the yes is taken
+	}{
+		{"the same tool", func(*told) {}, nil},
+		{"a changed schema", func(w *told) { w.schema = `{"type":"object"}` }, chat.ErrGone},
+		{"a server that is switched off", func(w *told) { w.state = chat.ServerDisabled }, chat.ErrGone},
+		{"a server that is being connected", func(w *told) { w.state = chat.ServerStarting }, nil},
+		{"a server that is lost", func(w *told) { w.state = chat.ServerFailed }, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			svc, store, told := newService(t)
+			topic, id := waiting(t, svc, store)
+			tt.change(told)
+			_, err := svc.Decide(t.Context(), topic, []chat.Decision{{ApprovalID: id, Approved: true}}, ada)
+			if tt.want == nil {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("got %v", err)
+			}
+			cards, _, err := svc.Approvals(t.Context(), chat.ApprovalFilter{TopicID: topic, Pending: true}, chat.Page{Limit: 10})
+			if err != nil || len(cards) != 1 || cards[0].ApprovalID == id {
+				t.Fatalf("the cards are %+v, %v", cards, err)
+			}
+			// A no needs no tool.
+			if _, err := svc.Decide(t.Context(), topic, []chat.Decision{{ApprovalID: cards[0].ApprovalID}}, ada); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -3,20 +3,30 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/assent-chat/assent/service/chat"
 )
 
-// CreateTopic makes a topic.
+// CreateTopic makes a topic. One that starts from an assistant takes from it
+// what the request left out.
 func (s *Service) CreateTopic(ctx context.Context, t chat.NewTopic) (chat.Topic, error) {
+	if err := s.checkServers(ctx, t.MCPServerIDs); err != nil {
+		return chat.Topic{}, err
+	}
+	if t.AssistantID != "" {
+		a, err := s.store.Assistant(ctx, t.AssistantID)
+		if errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrGone) {
+			return chat.Topic{}, chat.Invalid("There is no assistant %s.", t.AssistantID)
+		}
+		if err != nil {
+			return chat.Topic{}, err
+		}
+		t = a.Start(t)
+	}
 	t.Model = cmp.Or(t.Model, s.opt.DefaultModel)
 	if err := s.opt.CheckModel(t.Model); err != nil {
 		return chat.Topic{}, err
-	}
-	for _, id := range t.MCPServerIDs {
-		if !s.opt.HasServer(id) {
-			return chat.Topic{}, chat.Invalid("There is no tool server %s.", id)
-		}
 	}
 	topic, change, err := s.store.CreateTopic(ctx, t)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -116,6 +117,11 @@ func (c contract) find(r *http.Request, body []byte) (*openapi3filter.RequestVal
 	route, params, err := c.router.FindRoute(probe)
 	if err != nil {
 		return nil, false
+	}
+	for name, value := range params { // as it stands in the path
+		if text, err := url.PathUnescape(value); err == nil {
+			params[name] = text
+		}
 	}
 	return &openapi3filter.RequestValidationInput{
 		Request: probe, PathParams: params, Route: route,

@@ -25,7 +25,7 @@ var (
 	isProblem = http.Header{"Content-Type": {"application/problem+json"}}
 )
 
-const status = `{"topicId":"t1","revision":1,"status":"idle","activeExecutions":[],"awaitingApprovalAnchors":[],"pendingApprovals":0,"queuedMessages":0}`
+const status = `{"topicId":"t1","revision":1,"status":"idle","activeExecutions":[],"awaitingApprovalAnchors":[],"pendingApprovals":0,"openQuestions":0,"queuedMessages":0}`
 
 func TestTransport(t *testing.T) {
 	t.Parallel()
@@ -51,6 +51,11 @@ func TestTransport(t *testing.T) {
 		{"no body where none belongs", "DELETE", "/topics/t1", nil, "", answerer{204, http.Header{}, "", nil}, ""},
 		{"a body where none belongs", "DELETE", "/topics/t1", nil, "", answerer{204, isJSON, "{}", nil}, "a body where none belongs"},
 		{"a request body where none belongs", "DELETE", "/topics/t1", isJSON, "{}", answerer{204, http.Header{}, "", nil}, "the request breaks"},
+		{"no request body where none belongs", "POST", "/mcp-servers/s1/restart", nil, "", answerer{404, isProblem, `{"type":"x","title":"x","status":404}`, nil}, ""},
+		{"no request body where it may be left out", "POST", "/mcp-servers/s1/test", nil, "", answerer{404, isProblem, `{"type":"x","title":"x","status":404}`, nil}, ""},
+		{"a request body that may be left out, of another type", "POST", "/mcp-servers/s1/test", http.Header{"Content-Type": {"text/plain"}}, "{}", answerer{415, isProblem, `{"type":"x","title":"x","status":415}`, nil}, "the request breaks"},
+		{"no request body where one must be", "PATCH", "/mcp-servers/s1", nil, "", answerer{415, isProblem, `{"type":"x","title":"x","status":415}`, nil}, "the request breaks"},
+		{"a path with an escaped name", "GET", "/mcp-servers/a%20b%2Fc/tools", nil, "", answerer{200, isJSON, `{}`, nil}, "the answer 200 breaks"},
 		{"half an answer", "GET", "/topics/t1/status", nil, "", answerer{200, isJSON, status[:20], nil}, "the body is not JSON"},
 		{"a time that is none", "GET", "/topics/t1/status", nil, "", answerer{200, isJSON, strings.Replace(status, "}", `,"lastCompletedAt":"yesterday"}`, 1), nil}, "the answer 200 breaks"},
 		{"a path of the page", "GET", "/t/abc", nil, "", answerer{200, http.Header{}, "<html>", nil}, ""},

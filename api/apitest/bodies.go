@@ -93,6 +93,9 @@ func (c contract) checkRequest(input *openapi3filter.RequestValidationInput, hea
 		}
 		return nil
 	}
+	if len(body) == 0 && !ref.Value.Required {
+		return nil
+	}
 	return c.bodies.check(pointer(ref.Ref, operation(input)+"/requestBody"), ref.Value.Content, header, body)
 }
 

@@ -73,15 +73,12 @@ func TestTokensLoginLinksAndSessions(t *testing.T) {
 		}
 
 		// Another principal decides while the server runs, and is named.
-		out.Reset()
-		if code := run(t.Context(), append([]string{"token", "new", "ada"}, w.args()...), environment(), nil, &out, &errs); code != 0 {
-			t.Fatalf("assent token new: %d %s", code, errs.String())
-		}
+		ada := w.principal("ada")
 		topic := w.topic()
 		w.send(topic, "go")
 		w.until(topic, chat.TopicAwaitingApproval)
 		owners := w.token
-		w.token = strings.TrimSpace(out.String())
+		w.token = ada
 		w.approve(topic, "a")
 		w.until(topic, chat.TopicDone)
 		if e := w.audit(topic)[0]; e.DecidedBy != "ada" || e.Via != chat.ViaAPI {

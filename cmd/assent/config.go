@@ -25,7 +25,8 @@ type config struct {
 	DatabaseURL string           // PostgreSQL instead of SQLite
 	PublicURL   string           // the URL that browsers use, if another than Addr
 	Workspace   string           // folder of the built-in tools; DataDir/workspace
-	MCPServers  []chat.MCPServer // beside the built-in tools
+	MCPServers  []chat.MCPServer // of a file, beside those that people add
+	KeyFile     string           // key for stored secrets; made in DataDir if empty
 	Model       string           // of topics that name none
 	NoAuth      bool             // everybody is the owner; loopback only
 	Prepare     bool             // keep prepared statements; off behind pgbouncer in transaction mode
@@ -35,6 +36,7 @@ type config struct {
 	MaxSteps    int              // model steps of a turn
 	ToolTimeout time.Duration    // of one run of a tool
 	Shutdown    time.Duration    // for running calls at a clean shutdown
+	Expiry      time.Duration    // of an approval that nobody decides; 0 is never
 }
 
 // setting is one row of the configuration: the flag -a-b is the environment
@@ -95,6 +97,10 @@ func settings() []setting {
 			}
 			return err
 		}},
+		{"key-file", "ASSENT_KEY_FILE", "", "`file` with the key that stored secrets are encrypted with; made in the data folder if empty", func(c *config, v string) error {
+			c.KeyFile = v
+			return nil
+		}},
 		{"model", "ASSENT_MODEL", "demo/guide", "`model` of topics that name none, as provider/model", func(c *config, v string) error {
 			if provider, name, ok := strings.Cut(v, "/"); !ok || provider == "" || name == "" {
 				return fmt.Errorf("%q is not provider/model", v)
@@ -127,6 +133,12 @@ func settings() []setting {
 		}},
 		{"tool-timeout", "ASSENT_TOOL_TIMEOUT", "10m", "of one run of a tool; then its outcome is unknown", func(c *config, v string) error {
 			return duration(&c.ToolTimeout, v, time.Millisecond)
+		}},
+		{"approval-expiry", "ASSENT_APPROVAL_EXPIRY", "0", "after how long an approval that nobody decides is closed as denied; 0 is never", func(c *config, v string) error {
+			if v == "0" {
+				return nil
+			}
+			return duration(&c.Expiry, v, time.Second)
 		}},
 		{"shutdown-grace", "ASSENT_SHUTDOWN_GRACE", "10s", "how long a clean shutdown waits for running calls", func(c *config, v string) error {
 			return duration(&c.Shutdown, v, time.Millisecond)

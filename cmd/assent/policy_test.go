@@ -157,7 +157,7 @@ func TestRulesAreTriedChangedRecordedAndExplained(t *testing.T) {
 
 		// Tried before it is saved.
 		var trial chat.RuleTrial
-		w.want(200, "POST", "/policy/rules/try", map[string]any{"verdict": "deny", "expression": `tool == "peek" && input.text == "a"`}).into(t, &trial)
+		w.want(200, "POST", "/policy/rules/try", map[string]any{"verdict": "deny", "expression": `tool == "peek" && (input.text == "a" || has(input.n) && input.n > 5)`}).into(t, &trial)
 		if trial.Of != 4 || trial.Matched != 1 || trial.Failed != 1 || trial.Changed != 2 || len(trial.Samples) != 2 || trial.Samples[0].Error == "" {
 			t.Errorf("tried: %+v", trial)
 		}
@@ -211,7 +211,7 @@ func TestRulesAreTriedChangedRecordedAndExplained(t *testing.T) {
 		if len(record.Versions) != 3 {
 			t.Fatalf("recorded: %+v", record)
 		}
-		for i, want := range []chat.RuleAction{chat.RuleDeleted, chat.RuleChanged, chat.RuleCreated} {
+		for i, want := range []chat.Action{chat.ActionDeleted, chat.ActionChanged, chat.ActionCreated} {
 			c := record.Versions[i]
 			if c.Action != want || c.By != owner || c.Via != chat.ViaAPI || c.Version != 3-i || (c.Before == nil) != (i == 2) || (c.After == nil) != (i == 0) {
 				t.Errorf("entry %d: %+v", i, c)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/assent-chat/assent/service/chat"
+	"github.com/assent-chat/assent/service/mcp"
 )
 
 // probe is a tool server whose tools write what they do to an append-only log
@@ -69,7 +70,7 @@ func (p *probe) Tools(context.Context) ([]chat.Tool, error) {
 	return tools, nil
 }
 
-func (p *probe) Call(ctx context.Context, tool string, input json.RawMessage, progress func(string)) (chat.Result, error) {
+func (p *probe) Call(ctx context.Context, tool string, input json.RawMessage, progress func(string), _ mcp.Ask) (chat.Result, error) {
 	var in probeInput
 	if err := json.Unmarshal(input, &in); err != nil {
 		return chat.Result{}, err

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -68,25 +67,33 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	if err != nil {
 		return err
 	}
-	defer workspace.Close() // read-only by now
-	servers := mcp.NewManager(mcp.ClientOptions{Logger: log, Version: version()})
-	defer servers.Close() // the engine has ended by then
-	if err := servers.Apply(ctx, c.MCPServers); err != nil {
-		return fmt.Errorf("start the tool servers: %w", err)
-	}
-	catalogue, err := mcp.NewCatalogue(slices.Concat([]mcp.Server{workspace}, extra, servers.Servers())...)
+	defer workspace.Close()  // read-only by now
+	var svc *service.Service // before any server is connected
+	manager := mcp.NewManager(mcp.ClientOptions{Logger: log, Version: version(), OnState: func(string, chat.ServerState) { svc.ToolsChanged() }})
+	defer manager.Close() // the engine has ended by then
+	catalogue, err := mcp.NewCatalogue()
 	if err != nil {
 		return err
 	}
+	servers := &toolServers{workspace: workspace, extra: extra, manager: manager, catalogue: catalogue, log: log}
 
 	hub := live.New(store, live.Options{Logger: log})
 	defer hub.Close()
 	tools := topicTools{catalogue, log}
 	judge := policy.New(store, log)
 	engine := turn.New(store, modelNames{models}, tools, judge, hub, turn.Options{
-		Lease: c.Lease, MaxSteps: c.MaxSteps, ToolTimeout: c.ToolTimeout, ShutdownGrace: c.Shutdown, Logger: log,
+		Lease: c.Lease, MaxSteps: c.MaxSteps, ToolTimeout: c.ToolTimeout, ShutdownGrace: c.Shutdown, Expiry: c.Expiry, Logger: log,
 	})
-	svc := service.New(store, engine, hub, tools, judge, service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, HasServer: catalogue.Has})
+	for i := range c.MCPServers {
+		c.MCPServers[i].Identity = store.Identity(c.MCPServers[i])
+	}
+	svc = service.New(
+		service.Deps{Store: store, Engine: engine, Live: hub, Tools: tools, Servers: servers, Policy: judge},
+		service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, FileServers: c.MCPServers, Logger: log},
+	)
+	if err := svc.Start(ctx); err != nil {
+		return fmt.Errorf("start the tool servers: %w", err)
+	}
 	if err := ownToken(ctx, c, svc); err != nil {
 		return err
 	}
@@ -95,7 +102,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 		return err
 	}
 	handler := api.New(api.Options{
-		Service: svc, Models: models, Servers: serverInfo{workspace, servers}, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
+		Service: svc, Models: models, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
 		Logger: log, Hosts: hosts(c, ln), PublicURL: public, NoAuth: c.NoAuth,
 	})
 
@@ -119,6 +126,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	var engineDone sync.WaitGroup
 	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
 	engineDone.Go(func() { engine.Run(engineCtx) })
+	engineDone.Go(func() { svc.Run(engineCtx) })
 	err = listen(ctx, ln, handler, log)
 	stopEngine()
 	engineDone.Wait()
@@ -175,7 +183,11 @@ func apart(c config) error {
 }
 
 func openStore(ctx context.Context, c config, exclusive bool, log *slog.Logger) (*repository.Store, error) {
-	o := repository.Options{URL: c.DatabaseURL, NoPrepare: !c.Prepare, Exclusive: exclusive, Logger: log}
+	key, err := secretKey(c)
+	if err != nil {
+		return nil, err
+	}
+	o := repository.Options{URL: c.DatabaseURL, NoPrepare: !c.Prepare, Exclusive: exclusive, Key: key, Logger: log}
 	if c.DatabaseURL == "" {
 		o.Path = filepath.Join(c.DataDir, "assent.db")
 	}
@@ -213,26 +225,6 @@ func publicURL(c config, ln net.Listener) (string, *url.URL, error) {
 	}
 	u, err := url.Parse(c.PublicURL)
 	return c.PublicURL, u, err
-}
-
-// topicTools offers to a topic the tools of the servers that it names, or of
-// all of them.
-type topicTools struct {
-	*mcp.Catalogue
-	log *slog.Logger
-}
-
-// Tools lists what can be listed: a server that does not answer must not stop
-// a turn that needs none of its tools.
-func (t topicTools) Tools(ctx context.Context, topic chat.Topic) ([]chat.Tool, error) {
-	tools, err := t.Catalogue.Tools(ctx)
-	if err != nil {
-		t.log.WarnContext(ctx, "some tools cannot be listed", slog.Any("error", err))
-	}
-	if len(topic.MCPServerIDs) > 0 {
-		tools = slices.DeleteFunc(tools, func(tool chat.Tool) bool { return !slices.Contains(topic.MCPServerIDs, tool.ServerID) })
-	}
-	return tools, nil
 }
 
 // modelNames fits the registry to the engine.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 
@@ -21,7 +23,7 @@ func readServers(path string) ([]chat.MCPServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxServersFile))
 	if err != nil {
 		return nil, err
@@ -31,18 +33,79 @@ func readServers(path string) ([]chat.MCPServer, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for i := range servers {
-		servers[i].ID = servers[i].Name
+		servers[i].ID, servers[i].Source = servers[i].Name, chat.SourceFile
 	}
 	return servers, nil
 }
 
-// serverInfo fits the tool servers to the API: the built-in one, then the
-// others.
-type serverInfo struct {
+// toolServers are all servers that tools come from: the built-in one, the
+// extra ones, of which nothing is stored, and those that people added.
+type toolServers struct {
 	workspace *mcp.Workspace
+	extra     []mcp.Server
 	manager   *mcp.Manager
+	catalogue *mcp.Catalogue
+	log       *slog.Logger
 }
 
-func (s serverInfo) Info() []chat.ServerInfo {
-	return slices.Concat([]chat.ServerInfo{s.workspace.Info()}, s.manager.Info())
+// Apply makes the servers those of the settings.
+func (s *toolServers) Apply(ctx context.Context, servers []chat.MCPServer) error {
+	var added []chat.MCPServer
+	for _, server := range servers {
+		if server.Source == chat.SourceBuiltIn {
+			s.workspace.SetSwitches(server.Switches)
+		} else {
+			added = append(added, server)
+		}
+	}
+	if err := s.manager.Apply(ctx, added); err != nil {
+		return err
+	}
+	return s.catalogue.Set(slices.Concat([]mcp.Server{s.workspace}, s.extra, s.manager.Servers())...)
+}
+
+// State says how a server is doing, and what tools it last told of. The phase
+// of one that there is not is "".
+func (s *toolServers) State(serverID string) (chat.ServerState, []chat.Tool) {
+	if serverID == s.workspace.ID() {
+		return s.workspace.State()
+	}
+	for _, server := range s.extra {
+		if server.ID() == serverID {
+			tools, err := server.Tools(context.Background()) // in this process
+			if err != nil {
+				return chat.ServerState{Phase: chat.ServerFailed, Error: err.Error()}, nil
+			}
+			return chat.ServerState{Phase: chat.ServerReady}, tools
+		}
+	}
+	return s.manager.State(serverID)
+}
+
+func (s *toolServers) Restart(serverID string) error { return s.manager.Restart(serverID) }
+
+func (s *toolServers) Test(ctx context.Context, server chat.MCPServer) (chat.ServerState, []chat.Tool, error) {
+	return s.manager.Test(ctx, server)
+}
+
+func (s *toolServers) Parse(file []byte) ([]chat.MCPServer, error) { return mcp.ParseImport(file) }
+
+// topicTools offers to a topic the tools of the servers that it names, or of
+// all of them.
+type topicTools struct {
+	*mcp.Catalogue
+	log *slog.Logger
+}
+
+// Tools lists what can be listed: a server that does not answer must not stop
+// a turn that needs none of its tools.
+func (t topicTools) Tools(ctx context.Context, topic chat.Topic) ([]chat.Tool, error) {
+	tools, err := t.Catalogue.Tools(ctx)
+	if err != nil {
+		t.log.WarnContext(ctx, "some tools cannot be listed", slog.Any("error", err))
+	}
+	if topic.MCPServerIDs != nil {
+		tools = slices.DeleteFunc(tools, func(tool chat.Tool) bool { return !slices.Contains(topic.MCPServerIDs, tool.ServerID) })
+	}
+	return tools, nil
 }

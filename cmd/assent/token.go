@@ -56,7 +56,7 @@ func runToken(ctx context.Context, args []string, getenv func(string) string, st
 		return err
 	}
 	secret := rand.Text()
-	svc := service.New(store, nil, nil, nil, nil, service.Options{})
+	svc := service.New(service.Deps{Store: store}, service.Options{})
 	if err := errors.Join(svc.AddToken(ctx, name, secret), store.Close()); err != nil {
 		return fmt.Errorf("store the token: %w", err)
 	}
@@ -66,30 +66,12 @@ func runToken(ctx context.Context, args []string, getenv func(string) string, st
 
 func tokenFile(c config) string { return filepath.Join(c.DataDir, "token") }
 
-// makeToken writes a new owner's token, whole or not at all. Of two servers
-// that start at once for the first time, one writes it and both read it.
-func makeToken(c config) ([]byte, error) {
-	f, err := os.CreateTemp(c.DataDir, ".token-*") // mode 0600
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(f.Name()) // it has another name by then, or is of no use
-	_, err = f.WriteString(rand.Text() + "\n")
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return nil, err
-	}
-	if err := os.Link(f.Name(), tokenFile(c)); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return os.ReadFile(tokenFile(c))
-}
-
 // ownToken makes the owner's token at the first start, and sees to it that
 // this database knows it.
 func ownToken(ctx context.Context, c config, svc *service.Service) error {
 	secret, err := os.ReadFile(tokenFile(c))
 	if errors.Is(err, fs.ErrNotExist) {
-		secret, err = makeToken(c)
+		secret, err = makeSecret(c.DataDir, tokenFile(c), rand.Text())
 	}
 	if err != nil {
 		return fmt.Errorf("the owner's token: %w", err)

@@ -9,45 +9,6 @@ import (
 )
 
 var decideTests = map[string]func(*bench){
-	"an approval that is asked again is closed under its old id and waits under the new one": func(b *bench) {
-		topic, _, approvals := b.waiting(2)
-		again := func(c chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
-			return chat.Ask(c, "again-"+topic.ID, at), true
-		}
-		if c, err := b.Reask(b.ctx, topic.ID, approvals[0], func(c chat.ToolCall, _ time.Time) (chat.ToolCall, bool) { return c, false }); err != nil || c.Revision != 0 {
-			b.Errorf("what changes nothing gave revision %d, %v", c.Revision, err)
-		}
-		if c, err := b.Reask(b.ctx, topic.ID, approvals[0], again); err != nil || c.Revision == 0 || len(c.Parts) != 1 {
-			b.Errorf("got %+v, %v", c, err)
-		}
-		for _, d := range []chat.Decision{yes(approvals[0]), no(approvals[0])} {
-			_, _, err := b.Decide(b.ctx, topic.ID, []chat.Decision{d}, ada)
-			b.is(err, chat.ErrGone)
-		}
-		_, err := b.Reask(b.ctx, topic.ID, approvals[0], again)
-		b.is(err, chat.ErrGone)
-		_, err = b.Reask(b.ctx, topic.ID, "nothing", again)
-		b.is(err, chat.ErrNotFound)
-		d, _, err := b.Decide(b.ctx, topic.ID, []chat.Decision{yes("again-" + topic.ID), yes(approvals[1])}, ada)
-		if err != nil || d.Continuation != chat.ContinuationScheduled {
-			b.Errorf("got %+v, %v", d, err)
-		}
-		entries, _, err := b.Audit(b.ctx, topic.ID, chat.Page{Limit: 10})
-		if err != nil || len(entries) != 3 || entries[2].Resolution != chat.ResolutionSuperseded || entries[2].ApprovalID != approvals[0] {
-			b.Errorf("got %+v, %v", entries, err)
-		}
-	},
-	"the last that waits lets the turn go on if it is settled instead of asked again": func(b *bench) {
-		topic, f, approvals := b.waiting(1)
-		settle := func(c chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
-			c.Approval = nil
-			return chat.Finish(c, chat.Result{Outcome: chat.OutcomeInvalid, ErrorText: "no"}, at)
-		}
-		if _, err := b.Reask(b.ctx, topic.ID, approvals[0], settle); err != nil {
-			b.Fatal(err)
-		}
-		b.same("claimable", []string{f.TurnID}, b.claimable())
-	},
 	"several calls are decided one by one, and the last decision lets the turn go on": func(b *bench) {
 		topic, f, approvals := b.waiting(3)
 		for i, id := range []string{approvals[2], approvals[0], approvals[1]} {

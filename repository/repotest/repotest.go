@@ -3,11 +3,14 @@
 package repotest
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -18,9 +21,9 @@ import (
 	"github.com/assent-chat/assent/service/chat"
 )
 
-// Run runs the suite, or the groups of it that are named. open gives an empty
-// store, and closes it after the test.
-func Run(t *testing.T, open func(t *testing.T) *repository.Store, only ...string) {
+// Run runs the suite, or the groups of it that are named, each test on an empty
+// database that options names.
+func Run(t *testing.T, options func(t *testing.T) repository.Options, only ...string) {
 	for _, group := range []struct {
 		name  string
 		tests map[string]func(*bench)
@@ -28,13 +31,19 @@ func Run(t *testing.T, open func(t *testing.T) *repository.Store, only ...string
 		{"topics", topicTests}, {"sending", sendTests}, {"queue", queueTests}, {"turns", turnTests}, {"steps", stepTests},
 		{"deciding", decideTests}, {"batches", batchTests}, {"races", raceTests}, {"stopping", stopTests}, {"branches", branchTests},
 		{"deleting", deleteTests}, {"lists", listTests}, {"tokens", tokenTests}, {"bytes", byteTests}, {"rules", ruleTests},
+		{"servers", serverTests}, {"sealing", sealTests}, {"adopting", adoptTests}, {"remembering", rememberTests}, {"pending", pendingTests},
+		{"questions", questionTests}, {"assistants", assistantTests},
 	} {
 		if len(only) > 0 && !slices.Contains(only, group.name) {
 			continue
 		}
 		t.Run(group.name, func(t *testing.T) {
 			for name, test := range group.tests {
-				t.Run(name, func(t *testing.T) { test(&bench{T: t, Store: open(t), ctx: t.Context()}) })
+				t.Run(name, func(t *testing.T) {
+					o := options(t)
+					o.Key = key(1)
+					test(&bench{T: t, Store: open(t, o), ctx: t.Context(), options: o})
+				})
 			}
 		})
 	}
@@ -49,7 +58,91 @@ const (
 type bench struct {
 	*testing.T
 	*repository.Store
-	ctx context.Context
+	ctx     context.Context
+	options repository.Options
+	db      *sql.DB // see raw
+}
+
+// key is one of several keys.
+func key(n byte) []byte { return bytes.Repeat([]byte{n}, 32) }
+
+func open(t *testing.T, o repository.Options) *repository.Store {
+	t.Helper()
+	s, err := repository.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// beside is the same database, opened with another key, or none.
+func (b *bench) beside(key []byte) *repository.Store {
+	b.Helper()
+	o := b.options
+	o.Key, o.Exclusive = key, false
+	return open(b.T, o)
+}
+
+// raw is the database below the store.
+func (b *bench) raw() *sql.DB {
+	b.Helper()
+	if b.db != nil {
+		return b.db
+	}
+	driver, source := "postgres", b.options.URL
+	if b.options.Path != "" {
+		u := url.URL{Path: b.options.Path}
+		driver, source = "sqlite", "file:"+u.EscapedPath()+"?_pragma=busy_timeout(5000)"
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = db.Close() })
+	b.db = db
+	return db
+}
+
+// held reports whether a transaction holds the row of a tool server, so that
+// nobody else can change it.
+func (b *bench) held(id string) bool {
+	b.Helper()
+	query, db := `SELECT id FROM mcp_servers WHERE id = '`+id+`' FOR NO KEY UPDATE NOWAIT`, b.raw()
+	if b.options.Path != "" {
+		query = `UPDATE mcp_servers SET version = version WHERE id = '` + id + `'`
+		u := url.URL{Path: b.options.Path}
+		impatient, err := sql.Open("sqlite", "file:"+u.EscapedPath())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer func() { _ = impatient.Close() }()
+		db = impatient
+	}
+	_, err := db.ExecContext(b.ctx, query)
+	return err != nil
+}
+
+// run executes a statement in the database below the store.
+func (b *bench) run(statement string) {
+	b.Helper()
+	if _, err := b.raw().ExecContext(b.ctx, statement); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// text reads one text from the database below the store.
+func (b *bench) text(query string) string {
+	b.Helper()
+	var s string
+	if err := b.raw().QueryRowContext(b.ctx, query).Scan(&s); err != nil {
+		b.Fatal(err)
+	}
+	return s
 }
 
 func must[V any](b *bench) func(V, error) V {

@@ -79,9 +79,9 @@ var ruleTests = map[string]func(*bench){
 			b.Fatal(next, err)
 		}
 		want := []chat.RuleChange{
-			{RuleID: made.ID, Version: 3, Action: chat.RuleDeleted, By: "ada", Via: chat.ViaAPI, Before: &changed},
-			{RuleID: made.ID, Version: 2, Action: chat.RuleChanged, By: "grace", Via: chat.ViaWeb, Before: &made, After: &changed},
-			{RuleID: made.ID, Version: 1, Action: chat.RuleCreated, By: "ada", Via: chat.ViaAPI, After: &made},
+			{RuleID: made.ID, Version: 3, Action: chat.ActionDeleted, By: "ada", Via: chat.ViaAPI, Before: &changed},
+			{RuleID: made.ID, Version: 2, Action: chat.ActionChanged, By: "grace", Via: chat.ViaWeb, Before: &made, After: &changed},
+			{RuleID: made.ID, Version: 1, Action: chat.ActionCreated, By: "ada", Via: chat.ViaAPI, After: &made},
 		}
 		b.same("record", want, got, cmpopts.IgnoreFields(chat.RuleChange{}, "At"))
 		for _, c := range got {
@@ -169,8 +169,8 @@ var ruleTests = map[string]func(*bench){
 		if err != nil || changed.Mode != chat.ModeAskAll || c.Topic == nil || c.Topic.Mode != chat.ModeAskAll {
 			b.Fatalf("got %+v, %+v, %v", changed, c, err)
 		}
-		got := must[chat.TopicPolicy](b)(b.TopicPolicy(b.ctx, topic.ID))
-		b.same("policy", chat.TopicPolicy{Topic: chat.TopicFacts{ID: topic.ID, Model: "demo/guide"}, Mode: chat.ModeAskAll, Rules: []chat.Rule{on}}, got)
+		got := must[chat.TopicPolicy](b)(b.TopicPolicy(b.ctx, topic.ID, ""))
+		b.same("policy", chat.TopicPolicy{Topic: chat.TopicFacts{ID: topic.ID, Model: "demo/guide"}, Modes: []chat.Mode{chat.ModeAskAll}, Rules: []chat.Rule{on}}, got)
 		if _, c, err := b.UpdateTopic(b.ctx, topic.ID, chat.TopicPatch{Mode: ptr(chat.ModeAskAll)}); err != nil || c.Revision != 0 {
 			b.Errorf("the same mode again: %+v, %v", c, err)
 		}
@@ -182,7 +182,7 @@ var ruleTests = map[string]func(*bench){
 			b.Fatal(err)
 		}
 		for id, want := range map[string]error{"none": chat.ErrNotFound, topic.ID: chat.ErrGone} {
-			_, err := b.TopicPolicy(b.ctx, id)
+			_, err := b.TopicPolicy(b.ctx, id, "")
 			b.is(err, want)
 		}
 	},

@@ -32,7 +32,15 @@ type Decision struct {
 	Reason       string          // kept byte for byte; blank means none
 	UpdatedInput json.RawMessage // replaces the call's input; nil keeps it
 	AnchorID     string          // if set, the approval must belong to this message
+	Remember     Remember        // what to decide for good along with it; of a yes only
 }
+
+// Remember says what is decided for good along with an approval.
+type Remember string
+
+// RememberAlwaysAllow takes the tool off its server's list of tools to ask
+// for: from then on it runs without asking, unless a rule or a mode asks.
+const RememberAlwaysAllow Remember = "always-allow"
 
 // Effect says what a decision did.
 type Effect string
@@ -52,6 +60,9 @@ func Decide(call ToolCall, d Decision, by Decider, at time.Time) (ToolCall, Effe
 	if a == nil {
 		return call, "", NotFound("There is no approval %s.", d.ApprovalID)
 	}
+	if !d.Approved {
+		d.Remember = ""
+	}
 	switch a.Resolution {
 	case ResolutionCancelled, ResolutionExpired, ResolutionSuperseded:
 		return call, "", Gone("Approval %s is closed (%s); nothing can be decided any more.", a.ID, a.Resolution)
@@ -59,6 +70,9 @@ func Decide(call ToolCall, d Decision, by Decider, at time.Time) (ToolCall, Effe
 	}
 	if a.Approved != nil {
 		if *a.Approved == d.Approved && (!d.Approved || sameJSON(effectiveInput(call, d), call.Input)) {
+			if d.Remember != "" && a.Remember != d.Remember {
+				return call, "", Conflict("Approval %s was given before, by %s, and nothing was decided for good along with it. Change the settings of the tool's server instead.", a.ID, a.DecidedBy)
+			}
 			return call, EffectAlreadySettled, nil
 		}
 		if call.meta().Outcome == OutcomeStopped {
@@ -73,11 +87,15 @@ func Decide(call ToolCall, d Decision, by Decider, at time.Time) (ToolCall, Effe
 	if call.State != CallApprovalRequested {
 		return call, "", Gone("Approval %s is closed; nothing can be decided any more.", a.ID)
 	}
+	if a.expired(at) {
+		return call, "", Gone("Approval %s has expired; nothing can be decided any more.", a.ID)
+	}
 
 	next := *a // copied whole: a new member cannot be lost
 	next.Approved = &d.Approved
 	next.DecidedAt = &at
 	next.DecidedBy, next.Via = by.Name, by.Via
+	next.Remember = d.Remember
 	if strings.TrimSpace(d.Reason) != "" {
 		next.Reason = d.Reason
 	}
@@ -111,8 +129,54 @@ func Digest(input []byte) string {
 // Ask returns the call as one that waits for a person under the approval id.
 func Ask(call ToolCall, approvalID string, at time.Time) ToolCall {
 	call.State = CallApprovalRequested
-	call.Approval = &Approval{ID: approvalID, RequestedAt: &at, InputDigest: Digest(call.Input)}
+	call.Approval = &Approval{ID: approvalID, RequestedAt: &at, InputDigest: Digest(call.Input), SchemaDigest: schemaDigest(call)}
 	return call
+}
+
+// ExpireAfter returns a call that waits as one whose question expires when life
+// is over; 0 is never. A question that is asked again in its place has as much
+// time as it had.
+func ExpireAfter(call ToolCall, life time.Duration) ToolCall {
+	if life <= 0 || !call.Pending() || call.Approval.RequestedAt == nil {
+		return call
+	}
+	a, end := *call.Approval, call.Approval.RequestedAt.Add(life)
+	a.ExpiresAt = &end
+	call.Approval = &a
+	return call
+}
+
+// Expire returns a call whose question nobody answered in time as denied. Any
+// other call is returned unchanged with false. Time never approves.
+func Expire(call ToolCall, at time.Time) (ToolCall, bool) {
+	if !call.Pending() || !call.Approval.expired(at) {
+		return call, false
+	}
+	return Close(call, ResolutionExpired, at)
+}
+
+func (a *Approval) expired(at time.Time) bool { return a.ExpiresAt != nil && !at.Before(*a.ExpiresAt) }
+
+// schemaDigest names the schema that the call's input was held against.
+func schemaDigest(call ToolCall) string {
+	if schema := call.meta().InputSchema; schema != nil {
+		return Digest(schema)
+	}
+	return ""
+}
+
+// AllowByRule returns a pending call as approved by what allows it now, which
+// is not a person. A call that does not wait, or a judgement that does not
+// allow, leaves it unchanged with false.
+func AllowByRule(call ToolCall, j Judgement, at time.Time) (ToolCall, bool) {
+	if !call.Pending() || j.Verdict != VerdictAllow {
+		return call, false
+	}
+	yes := true
+	a := *call.Approval
+	a.Approved, a.DecidedAt, a.DecidedBy, a.Via, a.Reason = &yes, &at, j.Rule, ViaRule, j.Why
+	call.State, call.Approval = CallApprovalResponded, &a
+	return Judged(call, j), true
 }
 
 // Refuse returns the call as denied by a rule, under a generated approval id.
@@ -121,7 +185,7 @@ func Refuse(call ToolCall, approvalID string, j Judgement, at time.Time) ToolCal
 	call.State = CallOutputDenied
 	call.Approval = &Approval{
 		ID: approvalID, Approved: &no, Reason: j.Reason, RequestedAt: &at, DecidedAt: &at, DecidedBy: j.Rule, Via: ViaRule,
-		Resolution: ResolutionPolicy, InputDigest: Digest(call.Input),
+		Resolution: ResolutionPolicy, InputDigest: Digest(call.Input), SchemaDigest: schemaDigest(call),
 	}
 	return call
 }
@@ -148,6 +212,7 @@ func Finish(call ToolCall, r Result, at time.Time) (ToolCall, bool) {
 	if call.State.Settled() {
 		return call, false
 	}
+	call, _ = CloseQuestion(call, at)
 	if r.Outcome == OutcomeOK {
 		call.State, call.Output, call.ErrorText = CallOutputAvailable, r.Output, ""
 		if call.Output == nil {

@@ -181,7 +181,8 @@ func TestClose(t *testing.T) {
 }
 
 // Whatever happens to a call, in any order: it is started at most once, only
-// after a yes, never after a no, and once settled it never changes again.
+// after a yes, never after a no, and once settled it never changes again. It
+// asks something only while it runs, and one thing at a time.
 func TestCallLife(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -190,7 +191,7 @@ func TestCallLife(t *testing.T) {
 		var settled *chat.ToolCall
 		for range rapid.IntRange(1, 20).Draw(t, "events") {
 			before := call
-			switch rapid.IntRange(0, 6).Draw(t, "event") {
+			switch rapid.IntRange(0, 11).Draw(t, "event") {
 			case 0:
 				yes := rapid.Bool().Draw(t, "approved")
 				next, effect, err := chat.Decide(call, chat.Decision{ApprovalID: "ap1", Approved: yes}, ada, later)
@@ -216,6 +217,39 @@ func TestCallLife(t *testing.T) {
 				call, _ = chat.Close(call, chat.ResolutionCancelled, later)
 			case 6:
 				call, _ = chat.Close(call, chat.ResolutionExpired, later)
+			case 7:
+				verdict := rapid.SampledFrom([]chat.Verdict{chat.VerdictAllow, chat.VerdictAsk, chat.VerdictDeny}).Draw(t, "verdict")
+				if next, ok := chat.AllowByRule(call, chat.Judgement{Verdict: verdict, Rule: chat.ByAutoApprove}, later); ok {
+					if granted || refused || verdict != chat.VerdictAllow {
+						t.Fatalf("allowed by %s, decided before: %v", verdict, granted || refused)
+					}
+					granted, call = true, next
+				}
+			case 8:
+				call, _ = chat.AskAgain(call, chat.Tool{Tool: rapid.StringMatching(`[ab]`).Draw(t, "tool")}, rapid.Bool().Draw(t, "offered"),
+					rapid.SampledFrom([]error{nil, nil, errors.New("no")}).Draw(t, "wrong"), "ap"+rapid.StringMatching(`[2-9]`).Draw(t, "id"), later)
+			case 9:
+				if next, err := chat.AskPerson(call, chat.Question{ID: rapid.StringMatching(`q[12]`).Draw(t, "asked")}, later); err == nil {
+					call = next
+				}
+			case 10:
+				next, effect, _ := chat.AnswerQuestion(call, rapid.StringMatching(`q[12]`).Draw(t, "answered"), chat.Answer{Action: chat.AnswerDecline}, ada, later)
+				if effect == chat.EffectApplied {
+					call = next
+				}
+			case 11:
+				call, _ = chat.CloseQuestion(call, later)
+			}
+			open := 0
+			if call.ToolMetadata != nil {
+				for _, q := range call.ToolMetadata.Questions {
+					if q.Open() {
+						open++
+					}
+				}
+			}
+			if open > 1 || open == 1 && (call.State.Settled() || starts == 0) {
+				t.Fatalf("%d questions are open: %+v", open, call)
 			}
 			if starts > 1 || starts == 1 && !granted {
 				t.Fatalf("started %d times, granted %v", starts, granted)
@@ -232,32 +266,4 @@ func TestCallLife(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestAskAgain(t *testing.T) {
-	t.Parallel()
-	call := waiting()
-	call.ToolMetadata = &chat.ToolMetadata{ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{}`), Verdict: chat.VerdictAsk, Step: 2}
-	same := chat.Tool{ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{ }`)}
-	other := chat.Tool{ServerID: "s", Tool: "t", Title: "New", InputSchema: json.RawMessage(`{"type":"object"}`)}
-
-	if got, ok := chat.AskAgain(call, same, nil, "ap2", later); ok || cmp.Diff(call, got) != "" {
-		t.Error("a call whose tool is the same was asked again")
-	}
-	yes := decided(t, chat.Decision{Approved: true})
-	if got, ok := chat.AskAgain(yes, other, nil, "ap2", later); ok || cmp.Diff(yes, got) != "" {
-		t.Error("a decided call was asked again")
-	}
-	got, ok := chat.AskAgain(call, other, nil, "ap2", later)
-	if !ok || !got.Pending() || got.Approval.ID != "ap2" || !got.Approval.RequestedAt.Equal(later) || got.Title != "New" ||
-		string(got.ToolMetadata.InputSchema) != `{"type":"object"}` || got.ToolMetadata.Step != 2 || !chat.SameTool(got, other) {
-		t.Errorf("got %+v, %+v", got.Approval, got.ToolMetadata)
-	}
-	got, ok = chat.AskAgain(call, other, errors.New("no"), "ap2", later)
-	if !ok || got.State != chat.CallOutputError || got.ToolMetadata.Outcome != chat.OutcomeInvalid || got.Approval != nil || got.Runnable() {
-		t.Errorf("got %s, %+v", got.State, got.ToolMetadata)
-	}
-	if call.Approval.ID != "ap1" || string(call.ToolMetadata.InputSchema) != `{}` {
-		t.Error("the argument was modified")
-	}
 }

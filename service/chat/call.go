@@ -109,16 +109,22 @@ type Approval struct {
 	// Reason is what the decider, or the rule that decided, gave as reason.
 	Reason        string          `json:"reason,omitempty"`
 	RequestedAt   *time.Time      `json:"requestedAt,omitempty"`
+	ExpiresAt     *time.Time      `json:"expiresAt,omitempty"` // from then on nobody can decide; absent for never
 	DecidedAt     *time.Time      `json:"decidedAt,omitempty"`
 	DecidedBy     string          `json:"decidedBy,omitempty"`
 	Via           Via             `json:"via,omitempty"`
 	Resolution    Resolution      `json:"resolution,omitempty"`
 	InputDigest   string          `json:"inputDigest,omitempty"`   // of the input asked about: "sha256:" and hex
+	SchemaDigest  string          `json:"schemaDigest,omitempty"`  // of the tool's input schema, likewise
 	OriginalInput json.RawMessage `json:"originalInput,omitempty"` // the model's, only after an edit
+	Remember      Remember        `json:"remember,omitempty"`      // what was decided for good along with it
 }
 
 // Granted reports whether a person, or a rule, said yes.
 func (a *Approval) Granted() bool { return a != nil && a.Approved != nil && *a.Approved }
+
+// byPerson reports whether it was a person who said yes.
+func (a *Approval) byPerson() bool { return a.Granted() && a.Via != ViaRule }
 
 // ToolMetadata is what a person needs to know about a call beside its input.
 type ToolMetadata struct {
@@ -139,6 +145,13 @@ type ToolMetadata struct {
 	StartedAt   *time.Time      `json:"startedAt,omitempty"`
 	FinishedAt  *time.Time      `json:"finishedAt,omitempty"`
 	Outcome     Outcome         `json:"outcome,omitempty"`
+	// ServerIdentity names what was reached, and how, when the call was made.
+	ServerIdentity string `json:"serverIdentity,omitempty"`
+	// Changed says, of a call that is asked about again, why: a sentence.
+	Changed string `json:"changed,omitempty"`
+	// Gone says that its server did not offer the tool when that was asked.
+	Gone      bool       `json:"gone,omitempty"`
+	Questions []Question `json:"questions,omitempty"` // that its server asked while it ran
 }
 
 // meta returns the call's metadata for reading; it is never nil.

@@ -16,6 +16,7 @@ var (
 	ErrInvalid     = errors.New("invalid")     // well formed, but against the rules
 	ErrMalformed   = errors.New("malformed")   // cannot be understood as a request
 	ErrUnavailable = errors.New("unavailable") // the database does not answer; try again
+	ErrForbidden   = errors.New("forbidden")   // another principal may do it
 	// ErrLost tells the owner of a turn that it owns it no longer: its lease
 	// was taken over, or the turn was stopped. Nothing was written.
 	ErrLost = errors.New("turn is no longer owned")
@@ -98,7 +99,7 @@ func (e *BatchError) Unwrap() []error {
 // Refused reports whether an error says that what was asked for cannot be
 // done as things stand, and not that the server could not do it.
 func Refused(err error) bool {
-	for _, kind := range []error{ErrNotFound, ErrConflict, ErrGone, ErrInvalid, ErrMalformed} {
+	for _, kind := range []error{ErrNotFound, ErrConflict, ErrGone, ErrInvalid, ErrMalformed, ErrForbidden} {
 		if errors.Is(err, kind) {
 			return true
 		}

@@ -102,7 +102,8 @@ type Topic struct {
 	Model        string    `json:"model"`
 	SystemPrompt string    `json:"systemPrompt,omitempty"`
 	Mode         Mode      `json:"mode"`
-	MCPServerIDs []string  `json:"mcpServerIds,omitempty"` // absent: every server
+	AssistantID  string    `json:"assistantId,omitempty"` // that it started from
+	MCPServerIDs []string  `json:"mcpServerIds,omitzero"` // absent: every server; empty: none
 	Revision     int64     `json:"revision"`
 	ActiveLeaf   string    `json:"activeLeafId,omitempty"`
 	Status       Status    `json:"status"`

@@ -16,8 +16,9 @@ type NewTopic struct {
 	Title        string
 	Model        string
 	SystemPrompt string
-	MCPServerIDs []string
-	Mode         Mode // "" is ModeDefault
+	MCPServerIDs []string // nil is every server, empty is none
+	Mode         Mode     // "" is ModeDefault
+	AssistantID  string   // that the topic starts from; "" for none
 }
 
 // TopicPatch changes a topic; nil members stay as they are.
@@ -136,6 +137,7 @@ type AuditEntry struct {
 	StartedAt     *time.Time      `json:"startedAt,omitempty"`
 	FinishedAt    *time.Time      `json:"finishedAt,omitempty"`
 	Outcome       Outcome         `json:"outcome,omitempty"`
+	Remember      Remember        `json:"remember,omitempty"` // what was decided for good along with it
 }
 
 // Epochs names turns, by id, each with the epoch that is meant: what is said

@@ -185,8 +185,12 @@ func TestStatusOf(t *testing.T) {
 			t.Errorf("%s: got %+v", tt.name, got)
 		}
 	}
+	asking := []chat.TurnView{{State: chat.TurnRunning, HasOutput: true, Questions: 2}, {State: chat.TurnAwaitingApproval, Pending: 1, Questions: 1}}
+	if got := chat.StatusOf("t", 3, asking, 0, nil); got.OpenQuestions != 3 || got.PendingApprovals != 1 || got.Status != chat.TopicStreaming {
+		t.Errorf("with questions: got %+v", got)
+	}
 	idle, err := json.Marshal(chat.StatusOf("t", 1, nil, 0, nil))
-	want := `{"topicId":"t","revision":1,"status":"idle","activeExecutions":[],"awaitingApprovalAnchors":[],"pendingApprovals":0,"queuedMessages":0}`
+	want := `{"topicId":"t","revision":1,"status":"idle","activeExecutions":[],"awaitingApprovalAnchors":[],"pendingApprovals":0,"openQuestions":0,"queuedMessages":0}`
 	if d := cmp.Diff(want, string(idle)); err != nil || d != "" {
 		t.Error(d, err)
 	}

@@ -25,6 +25,9 @@ type Tool struct {
 	Title       string          // a verb phrase for people, "" if the server gave none
 	Description string          // for the model
 	InputSchema json.RawMessage // JSON Schema of an object
+	// Identity names what of the server is reached, and how: MCPServer.Identity.
+	// It is "" of a server that cannot be reached in another way.
+	Identity    string
 	Annotations json.RawMessage // the server's claims; they allow nothing
 	Policy      ToolPolicy
 }
@@ -40,6 +43,9 @@ type ToolPolicy struct {
 	// Trusted says that the person trusts what the server claims of its tools.
 	Trusted bool
 }
+
+// Allows reports whether the switches alone let the tool run without asking.
+func (p ToolPolicy) Allows() bool { return p.AutoApprove && !p.AlwaysAsk && !p.Disabled }
 
 // Mode says how freely the calls of a topic, or of an assistant, may run.
 type Mode string
@@ -94,8 +100,13 @@ type TopicFacts struct{ ID, Title, Model string }
 // TopicPolicy is what is stored that a verdict in a topic depends on.
 type TopicPolicy struct {
 	Topic TopicFacts
-	Mode  Mode
+	Modes []Mode // the topic's, and that of the assistant that it started from
 	Rules []Rule // the enabled ones, in their order
+	// Switches are those of the server that was asked about; nil if nothing is
+	// stored of it, and what it says of its own tools holds.
+	Switches *Switches
+	// ServerDisabled says that the server itself is switched off.
+	ServerDisabled bool
 }
 
 // Match says whether a rule's expression holds for a call. An error says that
@@ -224,7 +235,7 @@ func Refusal(call ToolCall, j Judgement) string {
 	switch {
 	case j.Verdict == VerdictDeny:
 		return j.Reason
-	case j.Unsure && !call.Approval.Granted():
+	case j.Unsure && !call.Approval.byPerson():
 		return j.Why
 	}
 	return ""
@@ -251,29 +262,95 @@ func Judged(call ToolCall, j Judgement) ToolCall {
 }
 
 // SameTool reports whether tool is the one that the call was made for: the
-// same tool of the same server, taking the same input.
+// same tool of the same server, reached in the same way, taking the same
+// input, of which its server claims the same. A call that was stored before
+// servers had identities is not held against one.
 func SameTool(call ToolCall, tool Tool) bool {
 	m := call.meta()
-	return m.ServerID == tool.ServerID && m.Tool == tool.Tool && sameJSON(m.InputSchema, tool.InputSchema)
+	return m.ServerID == tool.ServerID && m.Tool == tool.Tool && sameJSON(m.InputSchema, tool.InputSchema) &&
+		sameJSON(m.Annotations, tool.Annotations) && (m.ServerIdentity == "" || m.ServerIdentity == tool.Identity)
+}
+
+// Changed says why a question about a call must be asked again: a sentence
+// that says what is different now. It is "" if what was asked about is what
+// would run. Without offered, the tool's server does not offer the tool.
+func Changed(call ToolCall, tool Tool, offered bool) string {
+	m := call.meta()
+	switch {
+	case !offered && m.Gone:
+		return ""
+	case !offered:
+		return "The server does not offer this tool any more. If it is approved, the call fails, unless the tool has come back by then."
+	case m.ServerID != tool.ServerID || m.Tool != tool.Tool:
+		return "Another tool has this name now."
+	case m.ServerIdentity != "" && m.ServerIdentity != tool.Identity:
+		return "The settings of the tool's server changed: the call would reach it in another way."
+	case !sameJSON(m.InputSchema, tool.InputSchema):
+		return "The tool changed: it takes other input now."
+	case !sameJSON(m.Annotations, tool.Annotations):
+		return "The tool changed: its server claims other things of it now."
+	case m.Gone:
+		return "The server offers this tool again."
+	}
+	return ""
+}
+
+// Describe returns the call with what a person needs to know about its tool.
+func Describe(call ToolCall, tool Tool) ToolCall {
+	call.Title = tool.Title
+	return call.withMeta(func(m *ToolMetadata) {
+		m.Server, m.ServerID, m.Tool, m.Title = tool.Server, tool.ServerID, tool.Tool, tool.Title
+		m.Annotations, m.InputSchema, m.ServerIdentity = tool.Annotations, tool.InputSchema, tool.Identity
+		m.Gone = false
+	})
 }
 
 // AskAgain returns a pending call as asked about the tool that there is now,
 // under another approval id, or settled as invalid if that tool does not take
 // its input (wrong says why). The old approval is closed by that: it is
-// superseded. A call that does not wait, or whose tool is the one that it was
-// asked for, is returned unchanged with false.
-func AskAgain(call ToolCall, tool Tool, wrong error, approvalID string, at time.Time) (ToolCall, bool) {
-	if !call.Pending() || SameTool(call, tool) {
+// superseded. A call that does not wait, or of which nothing Changed, is
+// returned unchanged with false.
+func AskAgain(call ToolCall, tool Tool, offered bool, wrong error, approvalID string, at time.Time) (ToolCall, bool) {
+	why := Changed(call, tool, offered)
+	if !call.Pending() || why == "" {
 		return call, false
 	}
-	next := call.withMeta(func(m *ToolMetadata) {
-		m.Server, m.ServerID, m.Tool, m.Title = tool.Server, tool.ServerID, tool.Tool, tool.Title
-		m.Annotations, m.InputSchema = tool.Annotations, tool.InputSchema
-	})
-	next.Title = tool.Title
-	if wrong == nil {
-		return Ask(next, approvalID, at), true
+	next := call
+	if offered {
+		next = Describe(call, tool)
+	}
+	next = next.withMeta(func(m *ToolMetadata) { m.Changed, m.Gone = why, !offered })
+	if wrong == nil || !offered {
+		was := call.Approval
+		next = Ask(next, approvalID, at)
+		if was.ExpiresAt != nil && was.RequestedAt != nil {
+			next = ExpireAfter(next, was.ExpiresAt.Sub(*was.RequestedAt))
+		}
+		return next, true
 	}
 	next.Approval = nil
 	return Finish(next, Result{Outcome: OutcomeInvalid, ErrorText: "The tool changed while the call waited, and no longer takes this input: " + wrong.Error()}, at)
+}
+
+// AlwaysAllow is what RememberAlwaysAllow would change, for the person to see
+// before it is decided.
+type AlwaysAllow struct {
+	ServerID string `json:"serverId"`
+	Server   string `json:"server"`
+	Tool     string `json:"tool"`
+	// Rule is the exact change, in a sentence.
+	Rule string `json:"rule"`
+	// Effective says whether calls like this one would then run without asking;
+	// Why says what would still ask or refuse, or, if it is effective, what
+	// allows them.
+	Effective bool   `json:"effective"`
+	Why       string `json:"why"`
+	// Others counts other calls that wait now and would be settled by it.
+	Others int `json:"others"`
+}
+
+// AlwaysAllowRule says what changes if a tool is allowed for good.
+func AlwaysAllowRule(tool, server string) string {
+	return "The tool “" + tool + "” of the server “" + server + "” runs without asking: it is taken off the server's disabledAutoApproveTools. " +
+		"This holds in every chat and for every input. Deny rules, ask rules and chats that ask for everything still come first."
 }

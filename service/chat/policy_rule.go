@@ -81,27 +81,27 @@ func put[T any](member, value *T) {
 	}
 }
 
-// RuleAction says what was done to a rule.
-type RuleAction string
+// Action says what was done to a rule or a tool server.
+type Action string
 
-// What can be done to a rule.
+// What can be done to a setting.
 const (
-	RuleCreated RuleAction = "created"
-	RuleChanged RuleAction = "changed"
-	RuleDeleted RuleAction = "deleted"
+	ActionCreated Action = "created"
+	ActionChanged Action = "changed"
+	ActionDeleted Action = "deleted"
 )
 
 // RuleChange is one entry of the append-only record of a rule. The entries of
 // a rule that was deleted stay.
 type RuleChange struct {
-	RuleID  string     `json:"ruleId"`
-	Version int        `json:"version"` // the rule's after it
-	Action  RuleAction `json:"action"`
-	By      string     `json:"by"`
-	Via     Via        `json:"via"`
-	At      time.Time  `json:"at"`
-	Before  *Rule      `json:"before,omitempty"` // absent when it was created
-	After   *Rule      `json:"after,omitempty"`  // absent when it was deleted
+	RuleID  string    `json:"ruleId"`
+	Version int       `json:"version"` // the rule's after it
+	Action  Action    `json:"action"`
+	By      string    `json:"by"`
+	Via     Via       `json:"via"`
+	At      time.Time `json:"at"`
+	Before  *Rule     `json:"before,omitempty"` // absent when it was created
+	After   *Rule     `json:"after,omitempty"`  // absent when it was deleted
 }
 
 // JudgedCall is a call on which a verdict was given, as it was given.
@@ -149,6 +149,9 @@ type Explanation struct {
 	RuleNow  string    `json:"ruleNow,omitempty"`
 	Approval *Approval `json:"approval,omitempty"`
 	Outcome  Outcome   `json:"outcome,omitempty"`
+	// AlwaysAllow says what allowing the tool for good would change; absent of
+	// a call that does not wait, and of tools that cannot be allowed for good.
+	AlwaysAllow *AlwaysAllow `json:"alwaysAllow,omitempty"`
 }
 
 // Explain says what decided a call. history is the record of the rule that
@@ -183,7 +186,7 @@ func Explain(c JudgedCall, history []RuleChange) Explanation {
 		if h.Version > last {
 			last = h.Version
 			switch {
-			case h.Action == RuleDeleted:
+			case h.Action == ActionDeleted:
 				e.RuleNow = "deleted"
 			case h.Version > m.RuleVersion:
 				e.RuleNow = "changed"

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,59 +31,105 @@ func rule(v chat.Verdict, expression string) chat.Rule {
 
 var readOnly = json.RawMessage(`{"readOnlyHint":true}`)
 
-// TestPrecedence tries every combination of what a verdict depends on.
+// situation is what a verdict depends on.
+type situation struct {
+	disabled, always, auto, trusted, reads bool
+	deny, ask, allow                       string // what the rules of the verdict do; "" is none, "both" is one that fails and one that holds
+	topic, assistant                       chat.Mode
+}
+
+func (s situation) judge() chat.Judgement {
+	tool := chat.Tool{Name: "s__t", Policy: chat.ToolPolicy{Disabled: s.disabled, AlwaysAsk: s.always, AutoApprove: s.auto, Trusted: s.trusted}}
+	if s.reads {
+		tool.Annotations = readOnly
+	}
+	var rules []chat.Rule
+	for v, does := range map[chat.Verdict]string{chat.VerdictDeny: s.deny, chat.VerdictAsk: s.ask, chat.VerdictAllow: s.allow} {
+		switch does {
+		case "": // no rule
+		case "both":
+			rules = append(rules, rule(v, "fails"), rule(v, "holds"))
+		default:
+			rules = append(rules, rule(v, does))
+		}
+	}
+	if s.auto { // the order of the rules is that of their positions; it plays no part between verdicts
+		slices.Reverse(rules)
+	}
+	return chat.Judge(tool, chat.ToolCall{}, chat.PolicyInput{Modes: []chat.Mode{s.topic, s.assistant}, Rules: rules, Match: matching})
+}
+
+func (s situation) mode(m chat.Mode) bool { return s.topic == m || s.assistant == m }
+
+// row is one row of the order of precedence.
+type row struct {
+	verdict chat.Verdict
+	by      string
+	applies func(situation) bool
+}
+
+// precedence is what may give a verdict, the first that applies.
+var precedence = []row{
+	{chat.VerdictDeny, chat.ByDisabled, func(s situation) bool { return s.disabled }},
+	{chat.VerdictDeny, "deny holds", func(s situation) bool { return s.deny == "holds" || s.deny == "both" }},
+	{chat.VerdictAsk, "deny fails", func(s situation) bool { return s.deny == "fails" || s.deny == "both" }},
+	{chat.VerdictAsk, chat.ByAskAll, func(s situation) bool { return s.mode(chat.ModeAskAll) }},
+	{chat.VerdictAsk, "ask holds", func(s situation) bool { return s.ask == "holds" || s.ask == "both" }},
+	{chat.VerdictAsk, "ask fails", func(s situation) bool { return s.ask == "fails" || s.ask == "both" }},
+	{chat.VerdictAsk, "allow fails", func(s situation) bool { return s.allow == "fails" || s.allow == "both" }},
+	{chat.VerdictAsk, chat.ByAlwaysAsk, func(s situation) bool { return s.always }},
+	{chat.VerdictAllow, "allow holds", func(s situation) bool { return s.allow == "holds" || s.allow == "both" }},
+	{chat.VerdictAllow, chat.ByAutoApprove, func(s situation) bool { return s.auto }},
+	{chat.VerdictAllow, chat.ByTrustedReadOnly, func(s situation) bool { return s.mode(chat.ModeTrustedReadOnly) && s.trusted && s.reads }},
+	{chat.VerdictAsk, chat.ByDefault, func(situation) bool { return true }},
+}
+
+// TestPrecedence tries every combination of what a verdict depends on, and that
+// in doing so each row of the order has stood against each below it.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
-	bools := []bool{false, true}
-	does := []string{"", "passes", "holds", "fails"}
-	n := 0
-	for _, disabled := range bools {
+	var stood [12][12]int
+	check := func(s situation) {
+		first := slices.IndexFunc(precedence, func(r row) bool { return r.applies(s) })
+		for i := first; i < len(precedence); i++ {
+			if precedence[i].applies(s) {
+				stood[first][i]++
+			}
+		}
+		want, got := precedence[first], s.judge()
+		if got.Verdict != want.verdict || got.Rule != want.by || got.Why == "" || (got.Reason != "") != (want.verdict == chat.VerdictDeny) {
+			t.Fatalf("%+v: got %+v, want %s by %s", s, got, want.verdict, want.by)
+		}
+		if unsure := want.by == "deny fails"; got.Unsure != unsure {
+			t.Fatalf("%+v: unsure is %v", s, got.Unsure)
+		}
+		ruled := strings.HasSuffix(want.by, " holds") || strings.HasSuffix(want.by, " fails")
+		if (got.RuleID != "") != ruled || (got.RuleVersion == 3) != ruled {
+			t.Fatalf("%+v: the rule is %q at version %d", s, got.RuleID, got.RuleVersion)
+		}
+	}
+	does := []string{"", "passes", "holds", "fails", "both"}
+	modes := []chat.Mode{"", chat.ModeDefault, chat.ModeAskAll, chat.ModeTrustedReadOnly}
+	for switches := range 1 << 5 {
+		on := func(bit int) bool { return switches&(1<<bit) != 0 }
 		for _, deny := range does {
-			for _, mode := range []chat.Mode{"", chat.ModeDefault, chat.ModeAskAll, chat.ModeTrustedReadOnly} {
-				for _, ask := range does {
-					for _, always := range bools {
-						for _, allow := range does {
-							for _, auto := range bools {
-								for _, trusted := range bools {
-									for _, reads := range bools {
-										n++
-										tool := chat.Tool{Name: "s__t", Policy: chat.ToolPolicy{Disabled: disabled, AlwaysAsk: always, AutoApprove: auto, Trusted: trusted}}
-										if reads {
-											tool.Annotations = readOnly
-										}
-										var rules []chat.Rule
-										for v, expression := range map[chat.Verdict]string{chat.VerdictDeny: deny, chat.VerdictAsk: ask, chat.VerdictAllow: allow} {
-											if expression != "" {
-												rules = append(rules, rule(v, expression)) // in any order
-											}
-										}
-										want := chat.VerdictAsk
-										switch {
-										case disabled || deny == "holds":
-											want = chat.VerdictDeny
-										case deny == "fails" || mode == chat.ModeAskAll || ask == "holds" || ask == "fails" || allow == "fails" || always:
-										case allow == "holds" || auto || mode == chat.ModeTrustedReadOnly && trusted && reads:
-											want = chat.VerdictAllow
-										}
-										got := chat.Judge(tool, chat.ToolCall{}, chat.PolicyInput{Modes: []chat.Mode{mode}, Rules: rules, Match: matching})
-										if got.Verdict != want || got.Rule == "" || got.Why == "" || (got.Reason == "") == (want == chat.VerdictDeny) {
-											t.Fatalf("disabled %v, deny %q, mode %q, ask %q, always %v, allow %q, auto %v, trusted %v, reads %v: got %+v, want %s",
-												disabled, deny, mode, ask, always, allow, auto, trusted, reads, got, want)
-										}
-										if unsure := !disabled && deny == "fails"; got.Unsure != unsure {
-											t.Fatalf("deny %q: unsure is %v", deny, got.Unsure)
-										}
-									}
-								}
-							}
+			for _, ask := range does {
+				for _, allow := range does {
+					for _, topic := range modes {
+						for _, assistant := range modes {
+							check(situation{on(0), on(1), on(2), on(3), on(4), deny, ask, allow, topic, assistant})
 						}
 					}
 				}
 			}
 		}
 	}
-	if n != 2*4*4*4*2*4*2*2*2 {
-		t.Errorf("%d combinations were tried", n)
+	for i, r := range precedence {
+		for j := i; j < len(precedence); j++ {
+			if stood[i][j] == 0 {
+				t.Errorf("%s never stood against %s", r.by, precedence[j].by)
+			}
+		}
 	}
 }
 
@@ -166,8 +213,10 @@ func TestRulesSeeTheCallAsItIs(t *testing.T) {
 
 func TestRefusalBeforeARun(t *testing.T) {
 	t.Parallel()
-	yes := true
-	approved, allowed := chat.ToolCall{Approval: &chat.Approval{Approved: &yes}}, chat.ToolCall{}
+	yes, no := true, false
+	approved, allowed := chat.ToolCall{Approval: &chat.Approval{Approved: &yes, Via: chat.ViaWeb}}, chat.ToolCall{}
+	byRule := chat.ToolCall{Approval: &chat.Approval{Approved: &yes, Via: chat.ViaRule}} // after it was asked for
+	denied := chat.ToolCall{Approval: &chat.Approval{Approved: &no, Via: chat.ViaWeb}}
 	deny := chat.Judgement{Verdict: chat.VerdictDeny, Reason: "No."}
 	unsure := chat.Judgement{Verdict: chat.VerdictAsk, Why: "Nobody can tell.", Unsure: true}
 	ask := chat.Judgement{Verdict: chat.VerdictAsk, Why: "It asks."}
@@ -177,6 +226,7 @@ func TestRefusalBeforeARun(t *testing.T) {
 		want string
 	}{
 		{approved, deny, "No."}, {allowed, deny, "No."}, {approved, unsure, ""}, {allowed, unsure, "Nobody can tell."},
+		{byRule, unsure, "Nobody can tell."}, {byRule, deny, "No."}, {byRule, ask, ""}, {denied, unsure, "Nobody can tell."},
 		{approved, ask, ""}, {allowed, ask, ""}, {allowed, chat.Judgement{Verdict: chat.VerdictAllow}, ""},
 	} {
 		if got := chat.Refusal(tt.call, tt.j); got != tt.want {
@@ -230,10 +280,10 @@ func TestExplain(t *testing.T) {
 	ruled := chat.JudgedCall{TopicID: "t", AnchorID: "m", Call: chat.ToolCall{ToolCallID: "c", ToolName: "s__t", State: chat.CallOutputDenied,
 		Approval:     &chat.Approval{ID: "a", Reason: "Never.", Resolution: chat.ResolutionPolicy},
 		ToolMetadata: &chat.ToolMetadata{Server: "s", Verdict: chat.VerdictDeny, Rule: "old name", RuleID: "r", RuleVersion: 2, Why: "Because."}}}
-	history := func(versions ...chat.RuleAction) (h []chat.RuleChange) {
+	history := func(versions ...chat.Action) (h []chat.RuleChange) {
 		for i, action := range versions {
 			c := chat.RuleChange{RuleID: "r", Version: i + 1, Action: action, At: at}
-			if action != chat.RuleDeleted {
+			if action != chat.ActionDeleted {
 				c.After = &chat.Rule{ID: "r", Name: fmt.Sprint("version ", i+1), Version: i + 1}
 			}
 			h = append(h, c)
@@ -245,9 +295,9 @@ func TestExplain(t *testing.T) {
 		now     string
 		version string
 	}{
-		{history(chat.RuleCreated, chat.RuleChanged), "same", "version 2"},
-		{history(chat.RuleCreated, chat.RuleChanged, chat.RuleChanged), "changed", "version 2"},
-		{history(chat.RuleCreated, chat.RuleChanged, chat.RuleDeleted), "deleted", "version 2"},
+		{history(chat.ActionCreated, chat.ActionChanged), "same", "version 2"},
+		{history(chat.ActionCreated, chat.ActionChanged, chat.ActionChanged), "changed", "version 2"},
+		{history(chat.ActionCreated, chat.ActionChanged, chat.ActionDeleted), "deleted", "version 2"},
 		{nil, "", ""},
 	} {
 		got := chat.Explain(ruled, tt.history)

@@ -1,9 +1,6 @@
 package chat
 
-import (
-	"encoding/json"
-	"strings"
-)
+import "encoding/json"
 
 // Prompt is one request to a model. It is built from committed parts alone.
 type Prompt struct {
@@ -137,59 +134,4 @@ func steps(parts Parts) []PromptMessage {
 	}
 	flush()
 	return out
-}
-
-// Hearing is what the model is told of a call, and whether the call failed to
-// do its work. Denied, cancelled, expired, failed and unknown are told apart.
-func Hearing(c ToolCall) (text string, isError bool) {
-	switch c.State {
-	case CallOutputAvailable:
-		text := resultText(c.Output)
-		if c.Approval != nil && c.Approval.OriginalInput != nil {
-			text = "The person changed the input before approving; it ran with: " + string(c.Input) + "\n" + text
-		}
-		return text, false
-	case CallOutputError:
-		if c.RawInput != "" && c.Input == nil {
-			return c.ErrorText + " The arguments were: " + c.RawInput, true
-		}
-		return c.ErrorText, true
-	case CallOutputDenied, CallApprovalResponded:
-		return denialText(c.Approval), true
-	case CallInputStreaming, CallInputAvailable, CallApprovalRequested:
-	}
-	return "The call has no result yet. It was not run.", true
-}
-
-func denialText(a *Approval) string {
-	var b strings.Builder
-	switch {
-	case a == nil || a.Granted():
-		return "The call has no result yet."
-	case a.Resolution == ResolutionPolicy:
-		b.WriteString("A rule of this server refused this call. It was not run.")
-	case a.Resolution == ResolutionExpired:
-		b.WriteString("Nobody decided in time, so the question expired. The call was not run.")
-	case a.Resolution == ResolutionCancelled:
-		b.WriteString("The turn ended before anybody decided. The call was not run.")
-	case a.Resolution == ResolutionSuperseded:
-		b.WriteString("The person went on without deciding. The call was not run.")
-	default:
-		b.WriteString("The person refused this call. It was not run.")
-	}
-	if a.Reason != "" {
-		b.WriteString(" The reason given: ")
-		b.WriteString(a.Reason)
-	}
-	return b.String()
-}
-
-// resultText is a tool's output as a model reads it: a JSON string as its
-// text, anything else as its JSON.
-func resultText(output json.RawMessage) string {
-	var s string
-	if json.Unmarshal(output, &s) == nil {
-		return s
-	}
-	return string(output)
 }

@@ -20,14 +20,13 @@ const (
 	ServerDisabled ServerPhase = "disabled" // switched off
 )
 
-// ServerInfo is what a person needs to know about a tool server. It holds
-// nothing of how the server is reached, since that may be a secret.
+// ServerInfo is what a person needs to know about a tool server.
 type ServerInfo struct {
-	ID        string       `json:"id"`
-	Name      string       `json:"name"`
-	Transport Transport    `json:"transport"`
-	State     ServerState  `json:"state"`
-	Tools     []ServerTool `json:"tools"` // as the server last told them; none while it is not connected
+	ServerSettings
+	// DisabledAutoApproveTools are those of Tools that ask, for whatever reason.
+	DisabledAutoApproveTools []string     `json:"disabledAutoApproveTools"`
+	State                    ServerState  `json:"state"`
+	Tools                    []ServerTool `json:"tools"` // as the server last told them; none while it is not connected
 }
 
 // ServerState is how a tool server is doing.
@@ -46,17 +45,42 @@ type ServerTool struct {
 	Name        string          `json:"name"`     // its own name on its server, as rules see it
 	ToolName    string          `json:"toolName"` // as models know it
 	Title       string          `json:"title,omitempty"`
+	Description string          `json:"description,omitempty"`
 	Annotations json.RawMessage `json:"annotations,omitempty"` // the server's claims; they allow nothing
+	InputSchema json.RawMessage `json:"inputSchema,omitempty"` // only where one server's tools are asked for
 	Policy      string          `json:"policy"`                // ToolPolicy.Word
 }
 
-// InfoOf returns what a list of servers says of tools. It is never nil.
-func InfoOf(tools []Tool) []ServerTool {
-	list := make([]ServerTool, len(tools))
+// ServerTrial is what came of a trial connection.
+type ServerTrial struct {
+	State ServerState  `json:"state"`
+	Tools []ServerTool `json:"tools"`
+}
+
+// InfoOf returns what a person needs to know of a server that is in a state and
+// offers tools.
+func InfoOf(s MCPServer, state ServerState, tools []Tool) ServerInfo {
+	info := ServerInfo{ServerSettings: s.Shown(), State: state, Tools: ToolsOf(s, tools)}
+	known := make([]string, len(tools))
 	for i, t := range tools {
-		list[i] = ServerTool{Name: t.Tool, ToolName: t.Name, Title: t.Title, Annotations: t.Annotations, Policy: t.Policy.Word()}
+		known[i] = t.Tool
+		info.Tools[i].InputSchema = nil
 	}
-	return list
+	info.DisabledAutoApproveTools = s.DisabledAutoApproveTools(known)
+	return info
+}
+
+// ToolsOf returns what is said of a server's tools, with their schemas. It is
+// never nil.
+func ToolsOf(s MCPServer, tools []Tool) []ServerTool {
+	out := make([]ServerTool, len(tools))
+	for i, t := range tools {
+		out[i] = ServerTool{
+			Name: t.Tool, ToolName: t.Name, Title: t.Title, Description: t.Description, Annotations: t.Annotations, InputSchema: t.InputSchema,
+			Policy: s.Policy(t.Tool).Word(),
+		}
+	}
+	return out
 }
 
 // Word says what the settings of a tool's server come to: "disabled",

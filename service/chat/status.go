@@ -25,6 +25,7 @@ type Status struct {
 	ActiveExecutions        []Execution `json:"activeExecutions"`
 	AwaitingApprovalAnchors []Execution `json:"awaitingApprovalAnchors"`
 	PendingApprovals        int         `json:"pendingApprovals"`
+	OpenQuestions           int         `json:"openQuestions"` // asked by tools that run
 	QueuedMessages          int         `json:"queuedMessages"`
 	LastCompletedAt         *time.Time  `json:"lastCompletedAt,omitempty"`
 }
@@ -44,6 +45,7 @@ type TurnView struct {
 	State     TurnState
 	HasOutput bool // this step has shown something
 	Pending   int  // open approvals of its anchor
+	Questions int  // open questions of its calls
 }
 
 // StatusOf derives a topic's status from the turns that answer the last
@@ -58,6 +60,7 @@ func StatusOf(topicID string, revision int64, turns []TurnView, queued int, last
 	seen := map[TopicState]bool{}
 	for _, t := range turns {
 		s.PendingApprovals += t.Pending
+		s.OpenQuestions += t.Questions
 		e := Execution{ExecutionID: t.ID, AnchorMessageID: t.MessageID, Pending: t.Pending}
 		switch t.State {
 		case TurnQueued, TurnRunning:

@@ -215,6 +215,19 @@ func person(w *world, h *live.Hub, topic string, acts int, wg *sync.WaitGroup) {
 	}
 }
 
+// owner changes settings, now and then or many times in a row.
+func owner(w *world, h *live.Hub, acts int) {
+	for range acts {
+		what := kinds[w.n(len(kinds))]
+		for range 1 + w.n(3)*w.n(10) {
+			w.set(h, what)
+		}
+		w.pause()
+	}
+}
+
+var kinds = []chat.SettingsKind{chat.SettingsServers, chat.SettingsRules, chat.SettingsAssistants}
+
 // tab is a client that reads, sleeps, leaves and comes back.
 type tab struct {
 	w        *world
@@ -222,12 +235,15 @@ type tab struct {
 	topics   []string
 	statuses bool
 	client   livetest.Client
+	settings map[chat.SettingsKind]int // as last read
+	heard    map[chat.SettingsKind]int // hints, up to the last reading
 	reopened int
 	problem  string
 }
 
 func (b *tab) run(ctx context.Context) {
 	r := b.h.Subscribe(b.topics, b.statuses, "")
+	b.readSettings(true)
 	defer func() { r.Close() }()
 	for {
 		events, err := r.Next(ctx)
@@ -248,6 +264,7 @@ func (b *tab) run(ctx context.Context) {
 				b.problem = err.Error()
 				return
 			}
+			b.readSettings(false)
 		}
 		switch {
 		case b.client.Reopen != "":
@@ -262,8 +279,18 @@ func (b *tab) run(ctx context.Context) {
 			r.Close()
 			b.w.pause()
 			r = b.h.Subscribe(b.topics, b.statuses, b.client.LastID)
+			b.readSettings(true)
 		}
 		b.w.pause()
+	}
+}
+
+// readSettings reads all settings, or those that were said to have changed.
+func (b *tab) readSettings(all bool) {
+	for _, what := range kinds {
+		if n := b.client.Settings[what]; all || n > b.heard[what] {
+			b.settings[what], b.heard[what] = b.w.readSettings(what), n
+		}
 	}
 }
 
@@ -309,6 +336,13 @@ func (b *tab) check() string {
 				return fmt.Sprintf("title of %s in the list is %q, want %q", id, b.client.Titles[id], s.Topic.Title)
 			}
 		}
+		for _, what := range kinds {
+			if got, want := b.settings[what], b.w.readSettings(what); got != want {
+				return fmt.Sprintf("settings %s are at version %d, want %d", what, got, want)
+			}
+		}
+	} else if n := b.client.Events["settings"]; n > 0 {
+		return fmt.Sprintf("%d settings events for one who does not watch all", n)
 	}
 	return ""
 }
@@ -347,13 +381,17 @@ func TestConvergence(t *testing.T) {
 			var readers, writers sync.WaitGroup
 			all := make([]*tab, tabs)
 			for i := range all {
-				all[i] = &tab{w: w, h: h, topics: w.order[:1+w.n(topics)], statuses: w.n(2) == 0}
+				all[i] = &tab{
+					w: w, h: h, topics: w.order[:1+w.n(topics)], statuses: w.n(2) == 0,
+					settings: map[chat.SettingsKind]int{}, heard: map[chat.SettingsKind]int{},
+				}
 				readers.Go(func() { time.Sleep(time.Duration(i) * slow); all[i].run(ctx) })
 			}
 			for _, id := range w.order {
 				writers.Go(func() { (&writer{w: w, h: h, topic: id}).run(steps, finish) })
 				writers.Go(func() { person(w, h, id, acts, &writers) })
 			}
+			writers.Go(func() { owner(w, h, acts) })
 			writers.Wait()
 			time.Sleep(10 * time.Minute) // everything is sent, read, tried again
 			cancel()

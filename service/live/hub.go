@@ -37,6 +37,13 @@
 // revision could hide a newer part. It makes the topic's ring forget
 // everything, so that every reader gets a snapshot, which is at least as new
 // as both. This is rare, and always right.
+//
+// # Settings
+//
+// That settings changed is told in the ring of statuses, by a hint that says
+// what to read again. No snapshot holds settings, so after a snapshot of all
+// statuses a reader gets the hints that it has missed since it began, or since
+// the ring left it behind.
 package live
 
 import (
@@ -107,6 +114,7 @@ type Hub struct {
 	statuses *topic
 	topics   map[string]*topic
 	dirty    map[string]int64 // topics whose status could not be read, and from which revision on it is wanted
+	hints    map[chat.SettingsKind]*hint
 }
 
 // topic is what the hub knows of a topic, or of all statuses.
@@ -141,6 +149,7 @@ func New(src Source, o Options) *Hub {
 		seq:        1, // 0 is no place
 		topics:     map[string]*topic{},
 		dirty:      map[string]int64{},
+		hints:      map[chat.SettingsKind]*hint{},
 	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)

@@ -124,9 +124,9 @@ func TestSubscribe(t *testing.T) {
 			r := h.Subscribe([]string{"a"}, false, "")
 			defer r.Close()
 			first := wantNames(t, r, "snapshot")
-			want := `{"topicId":"a","revision":1,"topic":{"id":"a","title":"","model":"","mode":"","revision":1,"status":{"topicId":"","revision":0,"status":"","activeExecutions":null,"awaitingApprovalAnchors":null,"pendingApprovals":0,"queuedMessages":0},"createdAt":"0001-01-01T00:00:00Z","updatedAt":"0001-01-01T00:00:00Z"},` +
+			want := `{"topicId":"a","revision":1,"topic":{"id":"a","title":"","model":"","mode":"","revision":1,"status":{"topicId":"","revision":0,"status":"","activeExecutions":null,"awaitingApprovalAnchors":null,"pendingApprovals":0,"openQuestions":0,"queuedMessages":0},"createdAt":"0001-01-01T00:00:00Z","updatedAt":"0001-01-01T00:00:00Z"},` +
 				`"messages":[{"id":"m","role":"assistant","parts":[],"metadata":{"status":"pending","epoch":1,"createdAt":"0001-01-01T00:00:00Z","updatedAt":"0001-01-01T00:00:00Z","revision":0}}],"queued":[],` +
-				`"status":{"topicId":"a","revision":1,"status":"idle","activeExecutions":[],"awaitingApprovalAnchors":[],"pendingApprovals":0,"queuedMessages":0},"hasMore":false}`
+				`"status":{"topicId":"a","revision":1,"status":"idle","activeExecutions":[],"awaitingApprovalAnchors":[],"pendingApprovals":0,"openQuestions":0,"queuedMessages":0},"hasMore":false}`
 			if diff := cmp.Diff(want, string(first[0].Data)); diff != "" {
 				t.Errorf("snapshot (-want +got):\n%s", diff)
 			}

@@ -40,7 +40,7 @@ type sub struct {
 	topic  *topic
 	index  int // in the topic's list
 	state  subState
-	pos    uint64    // what the reader has of the ring; of a live subscription
+	pos    uint64    // what the reader has of the ring; while it has no place there, where it had one or began
 	snap   *snapshot // of a ready one
 	known  bool      // the client has been told of the topic
 	// What the last snapshot held, or does not go on with.
@@ -75,7 +75,7 @@ func (h *Hub) Subscribe(topics []string, statuses bool, lastID string) *Reader {
 
 // watch subscribes to the ring of t, from seq on if the client held it there.
 func (r *Reader) watch(t *topic, seq uint64, held bool) {
-	s := &sub{reader: r, topic: t, index: len(t.subs)}
+	s := &sub{reader: r, topic: t, index: len(t.subs), pos: r.hub.seq}
 	if held && t.ring.low <= seq {
 		s.state, s.pos, s.known = live, seq, true
 	}
@@ -168,6 +168,11 @@ func (r *Reader) gather(room []chat.LiveEvent) ([]chat.LiveEvent, error) {
 				break
 			}
 			take("snapshot", s.snap.data, 0)
+			if s.topic == h.statuses {
+				for _, e := range h.hintsWithin(s.pos, s.snap.from) {
+					take(e.name, e.data, 0)
+				}
+			}
 			s.state, s.pos, s.known = live, s.snap.from, true
 			s.revision, s.skip = s.snap.revision, s.snap.skip
 			s.snap = nil // its data is large and not needed again

@@ -16,9 +16,10 @@ import (
 // reads and announcements take (fake) time, so that everything can happen in
 // between.
 type world struct {
-	mu     sync.Mutex
-	topics map[string]*place
-	order  []string
+	mu       sync.Mutex
+	topics   map[string]*place
+	order    []string
+	settings map[chat.SettingsKind]int // their versions
 
 	rnd    *rand.Rand // guarded by mu
 	slow   time.Duration
@@ -38,7 +39,7 @@ type place struct {
 }
 
 func newWorld(seed uint64, topics int, slow time.Duration, broken int, inOrder bool) *world {
-	w := &world{topics: map[string]*place{}, rnd: rand.New(rand.NewPCG(seed, 1)), slow: slow, broken: broken}
+	w := &world{topics: map[string]*place{}, settings: map[chat.SettingsKind]int{}, rnd: rand.New(rand.NewPCG(seed, 1)), slow: slow, broken: broken}
 	for i := range topics {
 		id := fmt.Sprintf("t%d", i)
 		p := &place{snap: chat.Snapshot{Revision: 1, Topic: chat.Topic{ID: id, Title: "new", Revision: 1}}}
@@ -95,6 +96,22 @@ func (w *world) commit(h *live.Hub, id string, fn func(p *place, c *chat.Change)
 	w.pause()
 	h.Publish(context.Background(), c)
 	return c.Revision
+}
+
+// set changes settings, and tells that they changed after a while.
+func (w *world) set(h *live.Hub, what chat.SettingsKind) {
+	w.mu.Lock()
+	w.settings[what]++
+	w.mu.Unlock()
+	w.pause()
+	h.Settings(what)
+}
+
+// readSettings returns the version of the settings of the kind.
+func (w *world) readSettings(what chat.SettingsKind) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.settings[what]
 }
 
 func (p *place) status() chat.Status {

@@ -105,9 +105,16 @@ func (c *Catalogue) Validate(tool chat.Tool, input json.RawMessage) error {
 // and returns soon after ctx ends, with OutcomeUnknown unless the tool still
 // told how it ended. A tool that is gone, or whose schema is not the one that
 // tool carries, is not run (OutcomeUnavailable), and neither is an input that
-// breaks the schema (OutcomeInvalid). Progress, which may be nil, is not called
-// after Call has returned.
-func (c *Catalogue) Call(ctx context.Context, tool chat.Tool, input json.RawMessage, progress func(string)) chat.Result {
+// breaks the schema (OutcomeInvalid), and a tool of a server that is reached in
+// another way than when tool was listed (OutcomeUnavailable).
+//
+// Progress is told how far the tool has come, and ask what its server wants to
+// know of the person, one question at a time. Either may be nil; a question is
+// refused then. Neither is called after Call has returned, and no question is
+// open then: the contexts of those that were have ended, and were waited for.
+func (c *Catalogue) Call(ctx context.Context, tool chat.Tool, input json.RawMessage, progress func(string),
+	ask func(context.Context, chat.Question) (chat.Answer, error),
+) chat.Result {
 	server, now, err := c.find(ctx, tool.ServerID, tool.Tool)
 	if ctx.Err() != nil {
 		return chat.Result{Outcome: chat.OutcomeStopped, ErrorText: chat.StoppedText}
@@ -118,10 +125,13 @@ func (c *Catalogue) Call(ctx context.Context, tool chat.Tool, input json.RawMess
 	if len(tool.InputSchema) > 0 && !sameText(tool.InputSchema, now.InputSchema) {
 		return unavailable(fmt.Errorf("the tool %s has another schema than when it was called", tool.Name))
 	}
+	if tool.Identity != "" && tool.Identity != now.Identity {
+		return unavailable(fmt.Errorf("the server of the tool %s is another than when it was called: its settings changed", tool.Name))
+	}
 	if err := c.Validate(now, input); err != nil {
 		return chat.Result{Outcome: chat.OutcomeInvalid, ErrorText: errorText("The call was not run: " + strings.TrimSuffix(err.Error(), ".") + ".")}
 	}
-	return run(ctx, server, now, input, progress)
+	return run(ctx, server, now, input, progress, ask)
 }
 
 func (c *Catalogue) find(ctx context.Context, serverID, tool string) (Server, chat.Tool, error) {
@@ -157,9 +167,10 @@ func serverTools(ctx context.Context, s Server) (tools []chat.Tool, err error) {
 }
 
 // run watches over one call: whatever the server does, it ends in a result.
-func run(ctx context.Context, s Server, tool chat.Tool, input json.RawMessage, progress func(string)) chat.Result {
-	report := &reporter{to: progress}
+func run(ctx context.Context, s Server, tool chat.Tool, input json.RawMessage, progress func(string), ask Ask) chat.Result {
+	report, asking := &reporter{to: progress}, newAsker(ctx, ask)
 	defer report.close()
+	defer asking.close()
 	ended := make(chan chat.Result, 1)
 	go func() {
 		// Holds if the server panics or ends this goroutine.
@@ -168,7 +179,7 @@ func run(ctx context.Context, s Server, tool chat.Tool, input json.RawMessage, p
 			recover() //nolint:errcheck // its value may quote the input, which is not for the model to read back
 			ended <- result
 		}()
-		r, err := s.Call(ctx, tool.Tool, input, report.report)
+		r, err := s.Call(ctx, tool.Tool, input, report.report, asking.ask)
 		result = settle(ctx, tool, r, err)
 	}()
 	select {

@@ -22,7 +22,7 @@ type scripted struct {
 	id    string
 	tools []chat.Tool
 	list  func() error // before listing
-	call  func(ctx context.Context, tool string, input json.RawMessage, progress func(string)) (chat.Result, error)
+	call  func(ctx context.Context, tool string, input json.RawMessage, progress func(string), ask Ask) (chat.Result, error)
 	calls int
 }
 
@@ -38,9 +38,9 @@ func (s *scripted) Tools(context.Context) ([]chat.Tool, error) {
 	return s.tools, nil
 }
 
-func (s *scripted) Call(ctx context.Context, tool string, input json.RawMessage, progress func(string)) (chat.Result, error) {
+func (s *scripted) Call(ctx context.Context, tool string, input json.RawMessage, progress func(string), ask Ask) (chat.Result, error) {
 	s.calls++
-	return s.call(ctx, tool, input, progress)
+	return s.call(ctx, tool, input, progress, ask)
 }
 
 func scriptedTool(server, tool string) chat.Tool {
@@ -125,11 +125,11 @@ func TestHasGoesById(t *testing.T) {
 
 func TestAnAnswerThatIsTooLargeIsSaidNotKept(t *testing.T) {
 	s := newScripted("a", "x")
-	s.call = func(context.Context, string, json.RawMessage, func(string)) (chat.Result, error) {
+	s.call = func(context.Context, string, json.RawMessage, func(string), Ask) (chat.Result, error) {
 		return chat.Result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`"` + strings.Repeat("x", maxOutput) + `"`)}, nil
 	}
 	c := newCatalogue(t, s)
-	got := c.Call(t.Context(), scriptedTool("a", "x"), json.RawMessage(`{}`), nil)
+	got := c.Call(t.Context(), scriptedTool("a", "x"), json.RawMessage(`{}`), nil, nil)
 	if got.Outcome != chat.OutcomeOK || len(got.Output) > 200 || !strings.Contains(string(got.Output), "more than is kept") {
 		t.Errorf("got %s, %d bytes", got.Outcome, len(got.Output))
 	}
@@ -150,19 +150,21 @@ func TestAnAnswerThatNestsTooDeepIsKeptAsText(t *testing.T) {
 
 func TestCallOutcomes(t *testing.T) {
 	type result = chat.Result
-	answer := func(r result, err error) func(context.Context, string, json.RawMessage, func(string)) (result, error) {
-		return func(context.Context, string, json.RawMessage, func(string)) (result, error) { return r, err }
+	answer := func(r result, err error) func(context.Context, string, json.RawMessage, func(string), Ask) (result, error) {
+		return func(context.Context, string, json.RawMessage, func(string), Ask) (result, error) { return r, err }
 	}
 	ok := answer(result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`{"n":9007199254740993}`)}, nil)
 	changed := scriptedTool("a", "x")
 	changed.InputSchema = json.RawMessage(`{"type":"object"}`)
+	moved := scriptedTool("a", "x")
+	moved.Identity = "of other settings"
 	spaced := scriptedTool("a", "x")
 	spaced.InputSchema = json.RawMessage("{ \"type\":\"object\",\n\"properties\":{\"n\":{\"type\":\"integer\"}}}")
 	tests := []struct {
 		name  string
 		tool  chat.Tool
 		input string
-		call  func(context.Context, string, json.RawMessage, func(string)) (result, error)
+		call  func(context.Context, string, json.RawMessage, func(string), Ask) (result, error)
 		want  chat.Outcome
 		text  string // contained in the output or in the error text
 		runs  int
@@ -180,21 +182,22 @@ func TestCallOutcomes(t *testing.T) {
 		{"a tool that vanished on the way", scriptedTool("a", "x"), `{}`, answer(result{}, chat.NotFound("No tool.")), chat.OutcomeUnavailable, "was not run", 1},
 		{"no outcome", scriptedTool("a", "x"), `{}`, answer(result{}, nil), chat.OutcomeUnknown, "may or may not", 1},
 		{"the server's own deadline", scriptedTool("a", "x"), `{}`, answer(result{}, context.DeadlineExceeded), chat.OutcomeUnknown, "may or may not", 1},
-		{"a panic", scriptedTool("a", "x"), `{}`, func(context.Context, string, json.RawMessage, func(string)) (result, error) { panic("oops") }, chat.OutcomeUnknown, "broke down", 1},
-		{"a goroutine that ends", scriptedTool("a", "x"), `{}`, func(context.Context, string, json.RawMessage, func(string)) (result, error) {
+		{"a panic", scriptedTool("a", "x"), `{}`, func(context.Context, string, json.RawMessage, func(string), Ask) (result, error) { panic("oops") }, chat.OutcomeUnknown, "broke down", 1},
+		{"a goroutine that ends", scriptedTool("a", "x"), `{}`, func(context.Context, string, json.RawMessage, func(string), Ask) (result, error) {
 			runtime.Goexit()
 			return result{}, nil
 		}, chat.OutcomeUnknown, "broke down", 1},
 		{"an unknown tool", scriptedTool("a", "y"), `{}`, ok, chat.OutcomeUnavailable, `"y"`, 0},
 		{"an unknown server", scriptedTool("b", "x"), `{}`, ok, chat.OutcomeUnavailable, "was not run", 0},
 		{"a changed schema", changed, `{}`, ok, chat.OutcomeUnavailable, "another schema", 0},
+		{"a server with other settings", moved, `{}`, ok, chat.OutcomeUnavailable, "its settings changed", 0},
 		{"input that breaks the schema", scriptedTool("a", "x"), `{"n":"1"}`, ok, chat.OutcomeInvalid, "/n", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newScripted("a", "x")
 			s.call = tt.call
-			got := newCatalogue(t, s).Call(t.Context(), tt.tool, json.RawMessage(tt.input), nil)
+			got := newCatalogue(t, s).Call(t.Context(), tt.tool, json.RawMessage(tt.input), nil, nil)
 			if got.Outcome != tt.want {
 				t.Errorf("outcome %q (%s), want %q", got.Outcome, got.ErrorText, tt.want)
 			}
@@ -220,17 +223,17 @@ func TestCallWhoseContextEnds(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		s := newScripted("a", "x")
-		s.call = func(ctx context.Context, _ string, _ json.RawMessage, _ func(string)) (chat.Result, error) {
+		s.call = func(ctx context.Context, _ string, _ json.RawMessage, _ func(string), _ Ask) (chat.Result, error) {
 			cancel()
 			return run(ctx)
 		}
-		return newCatalogue(t, s).Call(ctx, s.tools[0], json.RawMessage(`{}`), nil), s
+		return newCatalogue(t, s).Call(ctx, s.tools[0], json.RawMessage(`{}`), nil, nil), s
 	}
 	t.Run("before it began is not run", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		s := newScripted("a", "x")
-		got := newCatalogue(t, s).Call(ctx, s.tools[0], json.RawMessage(`{}`), nil)
+		got := newCatalogue(t, s).Call(ctx, s.tools[0], json.RawMessage(`{}`), nil, nil)
 		if got.Outcome != chat.OutcomeStopped || s.calls != 0 {
 			t.Errorf("outcome %q after %d runs, want stopped after none", got.Outcome, s.calls)
 		}
@@ -260,7 +263,7 @@ func TestCallWhoseContextEnds(t *testing.T) {
 			var mu sync.Mutex
 			var told []string
 			s := newScripted("a", "x")
-			s.call = func(_ context.Context, _ string, _ json.RawMessage, progress func(string)) (chat.Result, error) {
+			s.call = func(_ context.Context, _ string, _ json.RawMessage, progress func(string), ask Ask) (chat.Result, error) {
 				progress("1/2")
 				cancel()
 				<-release
@@ -271,7 +274,7 @@ func TestCallWhoseContextEnds(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				told = append(told, text)
-			})
+			}, nil)
 			close(release)
 			synctest.Wait()
 			if got.Outcome != chat.OutcomeUnknown {

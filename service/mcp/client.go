@@ -19,11 +19,7 @@ type ClientOptions struct {
 	// OnState is told of every change of a connection's state, in order, and
 	// when the tools of a ready server changed. It must return soon, and must
 	// not close the client.
-	OnState func(serverID string, s State)
-	// Elicit asks the person a server's question, and may take as long as the
-	// call that it belongs to. If it is nil, servers are told that questions
-	// cannot be asked.
-	Elicit func(context.Context, Elicitation) (ElicitAnswer, error)
+	OnState func(serverID string, s chat.ServerState)
 	// Getenv is where PATH, HOME, LANG and TMPDIR of a process come from;
 	// os.Getenv if nil.
 	Getenv func(string) string
@@ -76,26 +72,32 @@ type Client struct {
 
 	mu      sync.Mutex
 	config  chat.MCPServer // its connection never changes
-	state   State
+	state   chat.ServerState
 	stderr  *ring // of the present, or the last, process
 	session *session
 	changed chan struct{} // closed and replaced on every change of the state
 }
 
 // StartClient begins to connect to a server whose settings were checked. It
-// does not wait; Close ends it. A disabled server is not connected.
+// does not wait; Close ends it. A server that is disabled, or whose settings
+// have a Problem, is not connected.
 func StartClient(config chat.MCPServer, o ClientOptions) *Client {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Client{
 		options: o.withDefaults(), secrets: newSecrets(config), stop: stop, done: make(chan struct{}),
 		restart: make(chan struct{}, 1), config: config, changed: make(chan struct{}),
 	}
-	if config.Disabled {
+	switch {
+	case config.Disabled:
 		close(c.done)
-		c.set(State{Phase: PhaseDisabled}, nil)
+		c.set(chat.ServerState{Phase: chat.ServerDisabled}, nil)
+		return c
+	case config.Problem != "":
+		close(c.done)
+		c.set(chat.ServerState{Phase: chat.ServerFailed, Error: config.Problem}, nil)
 		return c
 	}
-	c.set(State{Phase: PhaseStarting}, nil)
+	c.set(chat.ServerState{Phase: chat.ServerStarting}, nil)
 	go c.run(ctx)
 	return c
 }
@@ -122,15 +124,20 @@ func (c *Client) Name() string { return c.settings().Name }
 // ID is the id of the server's settings.
 func (c *Client) ID() string { return c.settings().ID }
 
-// State returns how the connection stands, with the last lines that the
-// server's process wrote.
-func (c *Client) State() State {
+// State says how the connection stands, with the last lines that the server's
+// process wrote, and what the server offers: nothing while it is not connected.
+// It waits for nothing.
+func (c *Client) State() (chat.ServerState, []chat.Tool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.stateLocked()
+	var tools []chat.Tool
+	if c.session != nil {
+		tools = c.toolsLocked(c.session)
+	}
+	return c.stateLocked(), tools
 }
 
-func (c *Client) stateLocked() State {
+func (c *Client) stateLocked() chat.ServerState {
 	s := c.state
 	s.Stderr = c.stderr.last()
 	return s
@@ -154,7 +161,7 @@ func (c *Client) toolsLocked(s *session) []chat.Tool {
 		tools[i] = chat.Tool{
 			Name: chat.ToolName(c.config.Name, t.name), Server: c.config.Name, ServerID: c.config.ID, Tool: t.name,
 			Title: t.title, Description: t.description, InputSchema: t.schema, Annotations: t.annotations,
-			Policy: c.config.Policy(t.name),
+			Identity: c.config.Identity, Policy: c.config.Policy(t.name),
 		}
 	}
 	return tools
@@ -163,8 +170,10 @@ func (c *Client) toolsLocked(s *session) []chat.Tool {
 // Call runs one tool once, and never again by itself. A call that was cut off,
 // by ctx or by the loss of the connection, is a result with OutcomeUnknown. An
 // error of kind chat.ErrUnavailable or chat.ErrNotFound says that the call did
-// not begin.
-func (c *Client) Call(ctx context.Context, tool string, input json.RawMessage, progress func(string)) (chat.Result, error) {
+// not begin. What the server asks of the person meanwhile is asked of the call
+// that it belongs to. Servers that speak a protocol before 2026-07-28 do not
+// say which that is: of several calls that run it is then the newest.
+func (c *Client) Call(ctx context.Context, tool string, input json.RawMessage, progress func(string), ask Ask) (chat.Result, error) {
 	s, err := c.connected(ctx)
 	if err != nil {
 		return chat.Result{}, err
@@ -179,7 +188,7 @@ func (c *Client) Call(ctx context.Context, tool string, input json.RawMessage, p
 	if policy.Disabled {
 		return chat.Result{}, &chat.Error{Kind: chat.ErrUnavailable, Detail: fmt.Sprintf("the tool %s of the server %s is switched off", tool, name)}
 	}
-	r, err := s.call(ctx, name, tool, input, progress)
+	r, err := s.call(ctx, name, tool, input, progress, ask)
 	if failure, ok := err.(*chat.Error); ok { //nolint:errorlint // made by call, never wrapped
 		return chat.Result{}, &chat.Error{Kind: failure.Kind, Detail: c.secrets.hide(failure.Detail)}
 	}
@@ -197,9 +206,9 @@ func (c *Client) connected(ctx context.Context) (*session, error) {
 			return s, nil
 		}
 		switch state.Phase {
-		case PhaseDisabled:
+		case chat.ServerDisabled:
 			return nil, &chat.Error{Kind: chat.ErrUnavailable, Detail: fmt.Sprintf("the tool server %s is switched off", name)}
-		case PhaseStarting:
+		case chat.ServerStarting:
 			patience := time.NewTimer(time.Until(state.Since.Add(c.options.Patience)))
 			select {
 			case <-changed:
@@ -210,7 +219,7 @@ func (c *Client) connected(ctx context.Context) (*session, error) {
 				patience.Stop()
 				return nil, notConnected(name, "it was not waited for any longer")
 			}
-		case PhaseFailed, PhaseReady:
+		case chat.ServerFailed, chat.ServerReady:
 			return nil, notConnected(name, state.Error)
 		}
 	}
@@ -231,8 +240,9 @@ func (c *Client) configure(config chat.MCPServer) {
 
 // set moves to a state and tells of it. Only the goroutine that owns the
 // connection calls it, so that states are told in order.
-func (c *Client) set(s State, with *session) {
-	s.Since = time.Now()
+func (c *Client) set(s chat.ServerState, with *session) {
+	now := time.Now()
+	s.Since = &now
 	s.Error = c.secrets.hide(s.Error)
 	c.mu.Lock()
 	if s.Phase == c.state.Phase {
@@ -241,10 +251,10 @@ func (c *Client) set(s State, with *session) {
 	c.state, c.session = s, with
 	close(c.changed)
 	c.changed = make(chan struct{})
-	now := c.stateLocked()
+	told := c.stateLocked()
 	id := c.config.ID
 	c.mu.Unlock()
 	if c.options.OnState != nil {
-		c.options.OnState(id, now)
+		c.options.OnState(id, told)
 	}
 }

@@ -29,7 +29,7 @@ func TestClientDescribesTools(t *testing.T) {
 			},
 		)
 		config := fakeConfig
-		config.DisabledTools, config.AutoApproveTools = []string{"drop"}, []string{"read"}
+		config.DisabledTools, config.AutoApproveTools, config.Identity = []string{"drop"}, []string{"read"}, "1d"
 		c := StartClient(config, ClientOptions{dial: f.dial})
 		defer c.Close()
 		got, err := c.Tools(t.Context())
@@ -38,13 +38,13 @@ func TestClientDescribesTools(t *testing.T) {
 		}
 		want := []chat.Tool{
 			{
-				Name: "fake__drop", Server: "fake", ServerID: "id-fake", Tool: "drop", Title: "Drop it",
+				Name: "fake__drop", Server: "fake", ServerID: "id-fake", Tool: "drop", Title: "Drop it", Identity: "1d",
 				InputSchema: json.RawMessage(`{"type":"object"}`),
 				Annotations: json.RawMessage(`{"idempotentHint":false,"readOnlyHint":false,"title":"Drop it"}`),
 				Policy:      chat.ToolPolicy{Disabled: true},
 			},
 			{
-				Name: "fake__read", Server: "fake", ServerID: "id-fake", Tool: "read", Title: "Read a thing", Description: "Reads.",
+				Name: "fake__read", Server: "fake", ServerID: "id-fake", Tool: "read", Title: "Read a thing", Description: "Reads.", Identity: "1d",
 				InputSchema: json.RawMessage(`{"properties":{"n":{"type":"integer"}},"type":"object"}`),
 				Annotations: json.RawMessage(`{"destructiveHint":false,"idempotentHint":false,"readOnlyHint":true}`),
 				Policy:      chat.ToolPolicy{AutoApprove: true},
@@ -53,8 +53,11 @@ func TestClientDescribesTools(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("tools (-want +got):\n%s", diff)
 		}
-		wantState := State{Phase: PhaseReady, ToolCount: 2, ServerName: "fake", ServerVersion: "7", Protocol: "2026-07-28"}
-		if diff := cmp.Diff(wantState, c.State(), cmpopts.IgnoreFields(State{}, "Since")); diff != "" {
+		if _, told := c.State(); !cmp.Equal(want, told) {
+			t.Errorf("with the state it told of %+v", told)
+		}
+		wantState := chat.ServerState{Phase: chat.ServerReady, ServerName: "fake", ServerVersion: "7", Protocol: "2026-07-28"}
+		if diff := cmp.Diff(wantState, state(c), cmpopts.IgnoreFields(chat.ServerState{}, "Since")); diff != "" {
 			t.Errorf("state (-want +got):\n%s", diff)
 		}
 		if _, lists := f.counts(); lists != 1 {
@@ -88,7 +91,7 @@ func TestClientOutcomes(t *testing.T) {
 		{"a code that also stands for a closed connection", answer(nil, &jsonrpc.Error{Code: -32004, Message: "closing"}),
 			unknown("The connection to the tool server was lost while the tool ran")},
 		{"a question that nobody can be asked", answer(&sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"a": &sdk.ElicitParams{Message: "sure?"}}}, nil),
-			chat.Result{Outcome: chat.OutcomeFailed, ErrorText: "The tool asked for more input while it ran, which cannot be given here."}},
+			chat.Result{Outcome: chat.OutcomeFailed, ErrorText: "The tool asked for something that it did not get, and did not go on: nobody answered."}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,10 +114,10 @@ func TestClientCallsOnlyWhatIsThere(t *testing.T) {
 		config.DisabledTools = []string{"drop"}
 		c := StartClient(config, ClientOptions{dial: f.dial})
 		defer c.Close()
-		if _, err := c.Call(t.Context(), "gone", nil, func(string) {}); !errors.Is(err, chat.ErrNotFound) {
+		if _, err := c.Call(t.Context(), "gone", nil, func(string) {}, nobody); !errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("a tool that is not there gave %v", err)
 		}
-		if _, err := c.Call(t.Context(), "drop", nil, func(string) {}); !errors.Is(err, chat.ErrUnavailable) {
+		if _, err := c.Call(t.Context(), "drop", nil, func(string) {}, nobody); !errors.Is(err, chat.ErrUnavailable) {
 			t.Errorf("a tool that is switched off gave %v", err)
 		}
 	})
@@ -161,7 +164,7 @@ func TestProgressReachesItsOwnCall(t *testing.T) {
 		})
 		c := f.start(t, ClientOptions{})
 		var got []string
-		if _, err := c.Call(t.Context(), "work", nil, func(s string) { got = append(got, s) }); err != nil {
+		if _, err := c.Call(t.Context(), "work", nil, func(s string) { got = append(got, s) }, nobody); err != nil {
 			t.Fatal(err)
 		}
 		(<-late)()
@@ -194,7 +197,7 @@ func TestStoppedCallIsUnknownAndTheSessionLives(t *testing.T) {
 		for _, stop := range []error{context.Canceled, context.DeadlineExceeded} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			go func() { <-began; cancel(stop) }()
-			r, err := c.Call(ctx, "block", nil, func(string) {})
+			r, err := c.Call(ctx, "block", nil, func(string) {}, nobody)
 			if err != nil || r.Outcome != chat.OutcomeUnknown || !strings.Contains(r.ErrorText, "stopped") {
 				t.Errorf("stopped by %v: %+v, %v", stop, r, err)
 			}
@@ -230,7 +233,7 @@ func TestSecretsStayHidden(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if s := c.State(); s.Error != "no such file: /opt/•••" {
+		if s := state(c); s.Error != "no such file: /opt/•••" {
 			t.Errorf("the state says %q", s.Error)
 		}
 		if _, err := c.Tools(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,21 +15,16 @@ import (
 	"github.com/assent-chat/assent/service/chat"
 )
 
-func TestWhatIsAdvertised(t *testing.T) {
-	sent := func(t *testing.T, o ClientOptions) string {
+const oneText = `{"type":"object","properties":{"a":{"type":"string"}}}`
+
+func TestFormsAloneAreAdvertised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, &sdk.Tool{Name: "ping"})
-		call(t, f.start(t, o), "ping", `{}`)
+		call(t, f.start(t, ClientOptions{}), "ping", `{}`)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.sent.String()
-	}
-	synctest.Test(t, func(t *testing.T) {
-		if got := sent(t, ClientOptions{}); !strings.Contains(got, `/clientCapabilities":{}`) {
-			t.Errorf("without an asker something is advertised:\n%s", got)
-		}
-		elicit := func(context.Context, Elicitation) (ElicitAnswer, error) { return ElicitAnswer{}, nil }
-		if got := sent(t, ClientOptions{Elicit: elicit}); !strings.Contains(got, `/clientCapabilities":{"elicitation":{"form":{}}}`) {
-			t.Errorf("with an asker not forms alone are advertised:\n%s", got)
+		if got := f.sent.String(); !strings.Contains(got, `/clientCapabilities":{"elicitation":{"form":{}}}`) {
+			t.Errorf("advertised:\n%s", got)
 		}
 	})
 }
@@ -45,67 +41,358 @@ func TestSamplingIsRefused(t *testing.T) {
 	})
 }
 
-func TestElicitation(t *testing.T) {
-	ask := func(answers chan<- *sdk.ElicitResult) sdk.ToolHandler {
-		return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			if a, ok := r.Params.InputResponses["q"].(*sdk.ElicitResult); ok {
-				answers <- a
-				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: a.Action}}}, nil
-			}
-			return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"q": &sdk.ElicitParams{
-				Mode: "form", Message: "Which?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}}}`),
-			}}}, nil
+// asks adds a tool that asks a question and ends with what it heard.
+func (f *fake) asks(p *sdk.ElicitParams, heard func(*sdk.ElicitResult)) {
+	f.add(&sdk.Tool{Name: "ask"}, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		a, ok := r.Params.InputResponses["q"].(*sdk.ElicitResult)
+		if !ok {
+			return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"q": p}}, nil
 		}
+		if heard != nil {
+			heard(a)
+		}
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: a.Action}}}, nil
+	})
+}
+
+// callAsking calls the tool that asks.
+func callAsking(t *testing.T, c *Client, ask Ask) chat.Result {
+	t.Helper()
+	r, err := c.Call(t.Context(), "ask", nil, func(string) {}, ask)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Run("the question reaches the person and the answer the tool", func(t *testing.T) {
+	return r
+}
+
+func TestElicitation(t *testing.T) {
+	form := &sdk.ElicitParams{Mode: "form", Message: "Which?\x00", RequestedSchema: json.RawMessage(oneText)}
+	for _, answer := range []chat.Answer{
+		{Action: chat.AnswerAccept, Content: json.RawMessage(`{"a":"left"}`)},
+		{Action: chat.AnswerAccept},
+		{Action: chat.AnswerDecline, Content: json.RawMessage(`{"a":"left"}`)},
+		{Action: chat.AnswerCancel},
+	} {
+		t.Run(fmt.Sprintf("the answer %s %s", answer.Action, answer.Content), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				var heard map[string]any
+				f.asks(form, func(a *sdk.ElicitResult) { heard = a.Content })
+				var asked chat.Question
+				r := callAsking(t, f.start(t, ClientOptions{}), func(_ context.Context, q chat.Question) (chat.Answer, error) {
+					asked = q
+					return answer, nil
+				})
+				if text(t, r) != string(answer.Action) {
+					t.Errorf("the tool ended as %+v", r)
+				}
+				want := chat.Question{Message: "Which?\uFFFD", Schema: json.RawMessage(`{"properties":{"a":{"type":"string"}},"type":"object"}`)}
+				if diff := cmp.Diff(want, asked); diff != "" {
+					t.Errorf("question (-want +got):\n%s", diff)
+				}
+				if said := answer.Action == chat.AnswerAccept && answer.Content != nil; said != (heard["a"] == "left") || !said && heard != nil {
+					t.Errorf("the tool heard %v", heard)
+				}
+			})
+		})
+	}
+	t.Run("every digit reaches the server", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			f, answers := newFake(t), make(chan *sdk.ElicitResult, 1)
-			f.add(&sdk.Tool{Name: "ask"}, ask(answers))
-			var asked Elicitation
-			c := f.start(t, ClientOptions{Elicit: func(_ context.Context, e Elicitation) (ElicitAnswer, error) {
-				asked = e
-				return ElicitAnswer{Action: ElicitAccept, Content: json.RawMessage(`{"a":"left"}`)}, nil
-			}})
-			if r := call(t, c, "ask", `{}`); text(t, r) != "accept" {
-				t.Errorf("the tool ended as %+v", r)
-			}
-			want := Elicitation{ServerID: "id-fake", Message: "Which?", Schema: json.RawMessage(`{"properties":{"a":{"type":"string"}},"type":"object"}`)}
-			if diff := cmp.Diff(want, asked); diff != "" {
-				t.Errorf("question (-want +got):\n%s", diff)
-			}
-			if a := <-answers; a.Content["a"] != "left" {
-				t.Errorf("the tool heard %+v", a)
+			f := newFake(t)
+			f.asks(&sdk.ElicitParams{Message: "How many?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}, nil)
+			callAsking(t, f.start(t, ClientOptions{}), func(context.Context, chat.Question) (chat.Answer, error) {
+				return chat.Answer{Action: chat.AnswerAccept, Content: json.RawMessage(`{"n":9007199254740993}`)}, nil
+			})
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if !strings.Contains(f.sent.String(), `9007199254740993`) {
+				t.Errorf("sent:\n%s", f.sent.String())
 			}
 		})
 	})
 	t.Run("a question that fails tells the server nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
-			f.add(&sdk.Tool{Name: "ask"}, ask(make(chan *sdk.ElicitResult, 1)))
-			c := f.start(t, ClientOptions{Elicit: func(context.Context, Elicitation) (ElicitAnswer, error) {
-				return ElicitAnswer{}, errors.New("database password is hunter2")
-			}})
-			if r := call(t, c, "ask", `{}`); r.Outcome == chat.OutcomeOK || strings.Contains(r.ErrorText, "hunter2") {
+			f.asks(form, nil)
+			r := callAsking(t, f.start(t, ClientOptions{}), func(context.Context, chat.Question) (chat.Answer, error) {
+				return chat.Answer{}, errors.New("database password is hunter2")
+			})
+			if r.Outcome != chat.OutcomeFailed || strings.Contains(r.ErrorText, "hunter2") {
 				t.Errorf("the call gave %+v", r)
+			}
+		})
+	})
+	t.Run("the question is that of the call that asked it, whichever is newer", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			began := f.blocking(t)
+			f.asks(form, nil)
+			c := f.start(t, ClientOptions{})
+			r := callAsking(t, c, func(ctx context.Context, _ chat.Question) (chat.Answer, error) {
+				newer, end := context.WithCancel(ctx)
+				go func() { <-began; end() }()
+				_, err := c.Call(newer, "block", nil, func(string) {}, nobody)
+				return chat.Answer{Action: chat.AnswerDecline}, err
+			})
+			if text(t, r) != "decline" {
+				t.Errorf("the call gave %+v", r)
+			}
+		})
+	})
+	t.Run("what the person left out is not filled in", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			var heard map[string]any
+			f.asks(&sdk.ElicitParams{Message: "Which?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string","default":"b"}}}`)},
+				func(a *sdk.ElicitResult) { heard = a.Content })
+			callAsking(t, f.start(t, ClientOptions{}), func(context.Context, chat.Question) (chat.Answer, error) {
+				return chat.Answer{Action: chat.AnswerAccept, Content: json.RawMessage(`{}`)}, nil
+			})
+			if len(heard) != 0 {
+				t.Errorf("the tool heard %v", heard)
+			}
+		})
+	})
+	t.Run("without end is given up", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			f.add(&sdk.Tool{Name: "ask"}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"a": form, "b": form}}, nil
+			})
+			asked := 0
+			r := callAsking(t, f.start(t, ClientOptions{}), func(context.Context, chat.Question) (chat.Answer, error) {
+				asked++
+				return chat.Answer{Action: chat.AnswerAccept}, nil
+			})
+			if r.Outcome != chat.OutcomeFailed || asked != 2*maxRounds {
+				t.Errorf("after %d questions the call gave %+v", asked, r)
 			}
 		})
 	})
 	t.Run("a lost connection ends the question", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
-			f.add(&sdk.Tool{Name: "ask"}, ask(make(chan *sdk.ElicitResult, 1)))
-			asked, ended := make(chan struct{}), make(chan struct{})
-			c := f.start(t, ClientOptions{Elicit: func(ctx context.Context, _ Elicitation) (ElicitAnswer, error) {
-				close(asked)
+			f.asks(form, nil)
+			ended := make(chan struct{})
+			r := callAsking(t, f.start(t, ClientOptions{}), func(ctx context.Context, _ chat.Question) (chat.Answer, error) {
+				f.cut()
 				<-ctx.Done()
 				close(ended)
-				return ElicitAnswer{}, ctx.Err()
-			}})
-			go func() { <-asked; f.cut() }()
-			if r := call(t, c, "ask", `{}`); r.Outcome != chat.OutcomeUnknown {
+				return chat.Answer{}, ctx.Err()
+			})
+			if r.Outcome != chat.OutcomeUnknown {
 				t.Errorf("the call gave %+v", r)
 			}
 			<-ended
 		})
+	})
+}
+
+// live is a call of a session that nobody is connected to.
+func live(t *testing.T, s *session, ask Ask) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_, _, over, ok := s.begin(ctx, cancel, func(string) {}, ask)
+	if !ok {
+		t.Fatal("the session is over")
+	}
+	return func() { over(); cancel(nil) }
+}
+
+func TestTheCallThatAsks(t *testing.T) {
+	form := &sdk.ElicitParams{Message: "Sure?"}
+	answers := func(action chat.AnswerAction) Ask {
+		return func(context.Context, chat.Question) (chat.Answer, error) { return chat.Answer{Action: action}, nil }
+	}
+	asked := func(t *testing.T, s *session, want string) {
+		t.Helper()
+		r, err := s.asked(t.Context(), form)
+		if err != nil {
+			r = &sdk.ElicitResult{Action: err.Error()}
+		}
+		if r.Action != want {
+			t.Errorf("got %q, want %q", r.Action, want)
+		}
+	}
+	s := &session{}
+	asked(t, s, "no call runs that could ask anything")
+	endFirst := live(t, s, answers(chat.AnswerAccept))
+	asked(t, s, "accept")
+	endSecond := live(t, s, answers(chat.AnswerDecline))
+	asked(t, s, "decline") // the newest
+	endSecond()
+	asked(t, s, "accept")
+	endFirst()
+	asked(t, s, "no call runs that could ask anything")
+}
+
+func TestOneQuestionOfACallAfterAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{}
+		asked, answer := make(chan string, 3), make(chan chat.AnswerAction)
+		end := live(t, s, func(ctx context.Context, q chat.Question) (chat.Answer, error) {
+			asked <- q.Message
+			select {
+			case a := <-answer:
+				return chat.Answer{Action: a}, nil
+			case <-ctx.Done():
+				return chat.Answer{}, ctx.Err()
+			}
+		})
+		results := make(chan string, 3)
+		ask := func(ctx context.Context, message string) {
+			r, err := s.asked(ctx, &sdk.ElicitParams{Message: message})
+			if err != nil {
+				r = &sdk.ElicitResult{Action: err.Error()}
+			}
+			results <- message + ": " + r.Action
+		}
+		go ask(t.Context(), "first")
+		synctest.Wait()
+		impatient, takeBack := context.WithCancel(t.Context())
+		go ask(impatient, "second")
+		synctest.Wait()
+		go ask(t.Context(), "third")
+		synctest.Wait()
+		if len(asked) != 1 {
+			t.Fatalf("%d questions are asked at once", len(asked))
+		}
+		takeBack() // by the server, before it came to be asked
+		if got := <-results; got != "second: nobody answered" {
+			t.Errorf("got %q", got)
+		}
+		answer <- chat.AnswerDecline
+		if got := <-results; got != "first: decline" {
+			t.Errorf("got %q", got)
+		}
+		synctest.Wait()
+		end() // of the call
+		if got := <-results; got != "third: nobody answered" {
+			t.Errorf("got %q", got)
+		}
+		if a, b := <-asked, <-asked; a != "first" || b != "third" || len(asked) != 0 {
+			t.Errorf("asked %s, then %s", a, b)
+		}
+	})
+}
+
+func TestTheEndOfASessionEndsItsQuestions(t *testing.T) {
+	s := &session{}
+	end := live(t, s, func(ctx context.Context, _ chat.Question) (chat.Answer, error) {
+		s.finish(errSessionOver)
+		<-ctx.Done()
+		return chat.Answer{}, ctx.Err()
+	})
+	defer end()
+	if _, err := s.asked(t.Context(), &sdk.ElicitParams{Message: "Sure?"}); err == nil {
+		t.Error("it was answered")
+	}
+}
+
+func TestWhatCannotBeAskedIsRefused(t *testing.T) {
+	form := func(schema string) *sdk.ElicitParams {
+		return &sdk.ElicitParams{Message: "Which?", RequestedSchema: json.RawMessage(schema)}
+	}
+	field := func(schema string) *sdk.ElicitParams {
+		return form(`{"type":"object","properties":{"a":` + schema + `}}`)
+	}
+	tests := []struct {
+		name   string
+		params *sdk.ElicitParams
+		why    string // contained in the refusal; "" if it can be asked
+	}{
+		{"a plain yes or no", &sdk.ElicitParams{Message: strings.Repeat("m", maxQuestion)}, ""},
+		{"no field", form(`{"type":"object"}`), ""},
+		{"what zod writes", form(`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","title":"T","properties":{"a":{"type":"boolean","default":true}},"required":["a"],"additionalProperties":false}`), ""},
+		{"a text", field(`{"type":"string","minLength":1,"maxLength":9,"format":"email","pattern":"^a","description":"d","x-hint":1}`), ""},
+		{"a number", field(`{"type":"number","minimum":0.5,"maximum":1e3}`), ""},
+		{"a choice", field(`{"type":"string","enum":["a","b"],"enumNames":["A","B"]}`), ""},
+		{"a choice with titles", field(`{"type":"string","oneOf":[{"const":"a","title":"A"}]}`), ""},
+		{"a choice of several", field(`{"type":"array","items":{"type":"string","enum":["a","b"]},"maxItems":2}`), ""},
+		{"a choice of several with titles", field(`{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]}}`), ""},
+
+		{"an address", &sdk.ElicitParams{Mode: "url", URL: "https://example.com", Message: "Go there."}, "only forms"},
+		{"a long message", &sdk.ElicitParams{Message: strings.Repeat("m", maxQuestion+1)}, "larger than 10 KiB"},
+		{"a large schema", field(`{"type":"string","description":"` + strings.Repeat("d", maxForm) + `"}`), "larger than 64 KiB"},
+		{"no JSON", &sdk.ElicitParams{RequestedSchema: json.RawMessage(`{`)}, "cannot be read"},
+		{"no object", form(`true`), "is not an object"},
+		{"null", form(`null`), "is not an object"},
+		{"no type", form(`{"properties":{}}`), `type "object"`},
+		{"a list", form(`{"type":"array","items":{"type":"string"}}`), `type "object"`},
+		{"other properties", form(`{"type":"object","additionalProperties":{"type":"object"}}`), "additionalProperties"},
+		{"a reference", form(`{"type":"object","$ref":"https://example.com/schema"}`), "$ref"},
+		{"alternatives", form(`{"type":"object","anyOf":[{"required":["a"]}]}`), "anyOf"},
+		{"properties that are a list", form(`{"type":"object","properties":[]}`), "properties"},
+		{"a nested object", field(`{"type":"object","properties":{}}`), `"a"`},
+		{"a field of two types", field(`{"type":["string","null"]}`), `"a"`},
+		{"a field of any type", field(`{}`), `"a"`},
+		{"a field that is no schema", field(`true`), `"a"`},
+		{"a field that refers to another", field(`{"type":"string","$ref":"#/properties/b"}`), `"a"`},
+		{"a field of conditions", field(`{"type":"string","not":{"const":"a"}}`), `"a"`},
+		{"a list of anything", field(`{"type":"array","items":{"type":"string"}}`), `"a"`},
+		{"a list of lists", field(`{"type":"array","items":{"type":"array","enum":[["a"]]}}`), `"a"`},
+		{"a list without items", field(`{"type":"array"}`), `"a"`},
+		{"choices that are objects", field(`{"type":"string","oneOf":[{"type":"object"}]}`), `"a"`},
+		{"no choice", field(`{"type":"string","oneOf":[]}`), `"a"`},
+		{"a pattern that is none", field(`{"type":"string","pattern":"("}`), "cannot be used"},
+		{"a bound that is none", field(`{"type":"string","maxLength":-1}`), "cannot be used"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, asked := &session{}, 0
+			end := live(t, s, func(context.Context, chat.Question) (chat.Answer, error) {
+				asked++
+				return chat.Answer{Action: chat.AnswerDecline}, nil
+			})
+			defer end()
+			_, err := s.asked(t.Context(), tt.params)
+			if tt.why == "" && err != nil || tt.why != "" && (err == nil || !strings.Contains(err.Error(), tt.why)) {
+				t.Errorf("got %v, want %q", err, tt.why)
+			}
+			if (asked == 1) != (tt.why == "") {
+				t.Errorf("asked %d times", asked)
+			}
+		})
+	}
+}
+
+func TestCatalogueAsksOnlyWhileTheCallRuns(t *testing.T) {
+	t.Run("a question that is open when the call is given up ends first", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			s := newScripted("a", "x")
+			late := make(chan error, 1)
+			s.call = func(_ context.Context, _ string, _ json.RawMessage, _ func(string), ask Ask) (chat.Result, error) {
+				_, err := ask(t.Context(), chat.Question{}) // with a context that does not end
+				_, again := ask(t.Context(), chat.Question{})
+				late <- errors.Join(err, again)
+				return chat.Result{Outcome: chat.OutcomeOK}, err
+			}
+			open, asked := 0, 0
+			newCatalogue(t, s).Call(ctx, s.tools[0], json.RawMessage(`{}`), nil, func(ctx context.Context, _ chat.Question) (chat.Answer, error) {
+				open++
+				asked++
+				defer func() { open-- }()
+				stop()
+				<-ctx.Done()
+				return chat.Answer{}, ctx.Err()
+			})
+			if open != 0 || asked != 1 {
+				t.Errorf("%d questions are open, %d were asked", open, asked)
+			}
+			if err := <-late; !errors.Is(err, context.Canceled) || !errors.Is(err, errNobody) || asked != 1 {
+				t.Errorf("asked %d times: %v", asked, err)
+			}
+		})
+	})
+	t.Run("without anybody to ask", func(t *testing.T) {
+		s := newScripted("a", "x")
+		s.call = func(ctx context.Context, _ string, _ json.RawMessage, _ func(string), ask Ask) (chat.Result, error) {
+			_, err := ask(ctx, chat.Question{})
+			return chat.Result{}, err
+		}
+		if r := newCatalogue(t, s).Call(t.Context(), s.tools[0], json.RawMessage(`{}`), nil, nil); r.Outcome != chat.OutcomeFailed {
+			t.Errorf("got %+v", r)
+		}
 	})
 }

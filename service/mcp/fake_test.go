@@ -127,19 +127,19 @@ func (f *fake) counts() (dials, lists int) {
 // states collects what OnState is told.
 type states struct {
 	mu   sync.Mutex
-	seen []State
+	seen []chat.ServerState
 }
 
-func (s *states) add(_ string, state State) {
+func (s *states) add(_ string, state chat.ServerState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, state)
 }
 
-func (s *states) phases() []Phase {
+func (s *states) phases() []chat.ServerPhase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var phases []Phase
+	var phases []chat.ServerPhase
 	for _, state := range s.seen {
 		phases = append(phases, state.Phase)
 	}
@@ -159,7 +159,7 @@ var fakeConfig = chat.MCPServer{ID: "id-fake", Name: "fake", Transport: chat.Tra
 
 func call(t *testing.T, c *Client, tool, input string) chat.Result {
 	t.Helper()
-	r, err := c.Call(t.Context(), tool, json.RawMessage(input), func(string) {})
+	r, err := c.Call(t.Context(), tool, json.RawMessage(input), func(string) {}, nobody)
 	if err != nil {
 		t.Fatalf("call %s: %v", tool, err)
 	}
@@ -176,4 +176,17 @@ func text(t *testing.T, r chat.Result) string {
 		t.Fatalf("outcome %s %q, output %.200s (%v)", r.Outcome, r.ErrorText, r.Output, err)
 	}
 	return out.Content[0].Text
+}
+
+// state is how a server is doing.
+func state(s interface {
+	State() (chat.ServerState, []chat.Tool)
+}) chat.ServerState {
+	state, _ := s.State()
+	return state
+}
+
+// nobody is who is asked where no question is expected.
+func nobody(context.Context, chat.Question) (chat.Answer, error) {
+	return chat.Answer{}, errors.New("nobody is there")
 }

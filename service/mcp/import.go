@@ -91,9 +91,6 @@ func importServer(name string, raw json.RawMessage) (chat.MCPServer, error) {
 	if t := bytes.TrimSpace(raw); len(t) == 0 || t[0] != '{' {
 		return chat.MCPServer{}, errors.New("it is not an object")
 	}
-	if strings.EqualFold(name, WorkspaceName) {
-		return chat.MCPServer{}, errors.New("its name is that of the built-in server; choose another")
-	}
 	var e importEntry
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return chat.MCPServer{}, errors.New(jsonFault(err))

@@ -30,8 +30,10 @@ func NewManager(o ClientOptions) *Manager { return &Manager{options: o} }
 func (m *Manager) Apply(_ context.Context, configs []chat.MCPServer) error {
 	ids, names := map[string]bool{}, map[string]bool{}
 	for _, config := range configs {
-		if err := config.Check(); err != nil {
-			return err
+		if config.Problem == "" { // else there is nothing that could be checked
+			if err := config.Check(); err != nil {
+				return err
+			}
 		}
 		if config.ID == "" || ids[config.ID] {
 			return chat.Conflict("The id of the tool server %s is not unique.", config.Name)
@@ -56,7 +58,7 @@ func (m *Manager) Apply(_ context.Context, configs []chat.MCPServer) error {
 
 	kept := map[string]*Client{}
 	for _, config := range configs {
-		if c := old[config.ID]; c != nil && c.settings().SameConnection(config) {
+		if c := old[config.ID]; c != nil && sameConnection(c.settings(), config) {
 			kept[config.ID] = c
 			delete(old, config.ID)
 		}
@@ -75,6 +77,13 @@ func (m *Manager) Apply(_ context.Context, configs []chat.MCPServer) error {
 	m.clients = clients
 	m.mu.Unlock()
 	return nil
+}
+
+// sameConnection reports whether a client may keep its connection. What an
+// identity was given to stays with it: tools that were listed under one are
+// never called under another.
+func sameConnection(a, b chat.MCPServer) bool {
+	return a.SameConnection(b) && a.Identity == b.Identity && a.Problem == b.Problem
 }
 
 func closeAll(clients map[string]*Client) {
@@ -97,23 +106,15 @@ func (m *Manager) Servers() []Server {
 	return servers
 }
 
-// States returns the state of every server, by id.
-func (m *Manager) States() map[string]State {
-	states := map[string]State{}
-	for _, c := range m.all() {
-		states[c.ID()] = c.State()
-	}
-	return states
-}
-
-// Tools lists the tools of one server, which need not be in a catalogue: what
-// its settings page shows. An unknown id is an error of kind chat.ErrNotFound.
-func (m *Manager) Tools(ctx context.Context, serverID string) ([]chat.Tool, error) {
+// State says how a server is doing, and what it offers: nothing while it is not
+// connected. It waits for nothing. One that the settings do not have is as one
+// that is switched off.
+func (m *Manager) State(serverID string) (chat.ServerState, []chat.Tool) {
 	c, err := m.client(serverID)
 	if err != nil {
-		return nil, err
+		return chat.ServerState{}, nil
 	}
-	return c.Tools(ctx)
+	return c.State()
 }
 
 // Restart connects one server anew, at once.
@@ -130,16 +131,15 @@ func (m *Manager) Restart(serverID string) error {
 // connection again, all within ctx. It gives the state that the connection
 // reached, which says what went wrong if it was none; the error is of settings
 // that are wrong.
-func (m *Manager) Test(ctx context.Context, config chat.MCPServer) (State, []chat.Tool, error) {
+func (m *Manager) Test(ctx context.Context, config chat.MCPServer) (chat.ServerState, []chat.Tool, error) {
 	if err := config.Check(); err != nil {
-		return State{}, nil, err
+		return chat.ServerState{}, nil, err
 	}
 	config.Disabled = false
-	settled := make(chan State, 1)
+	settled := make(chan chat.ServerState, 1)
 	o := m.options
-	o.Elicit = nil // nothing is called, so there is nothing to ask
-	o.OnState = func(_ string, s State) {
-		if s.Phase == PhaseStarting {
+	o.OnState = func(_ string, s chat.ServerState) {
+		if s.Phase == chat.ServerStarting {
 			return
 		}
 		select {
@@ -151,17 +151,18 @@ func (m *Manager) Test(ctx context.Context, config chat.MCPServer) (State, []cha
 	defer c.Close()
 	select {
 	case s := <-settled:
-		if s.Phase != PhaseReady {
+		if s.Phase != chat.ServerReady {
 			return s, nil, nil
 		}
 		tools, err := c.Tools(ctx)
 		if err != nil { // lost again within this instant
-			return State{Phase: PhaseFailed, Since: s.Since, Error: err.Error(), Stderr: c.State().Stderr}, nil, nil
+			now, _ := c.State()
+			return chat.ServerState{Phase: chat.ServerFailed, Since: s.Since, Error: err.Error(), Stderr: now.Stderr}, nil, nil
 		}
 		return s, tools, nil
 	case <-ctx.Done():
-		s := c.State()
-		s.Phase, s.Error = PhaseFailed, "the server did not answer in time"
+		s, _ := c.State()
+		s.Phase, s.Error = chat.ServerFailed, "the server did not answer in time"
 		return s, nil, nil
 	}
 }

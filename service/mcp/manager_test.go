@@ -61,10 +61,10 @@ func apply(t *testing.T, m *Manager, configs ...chat.MCPServer) {
 	synctest.Wait()
 }
 
-func phases(m *Manager) map[string]Phase {
-	phases := map[string]Phase{}
-	for id, s := range m.States() {
-		phases[id] = s.Phase
+func phases(m *Manager) map[string]chat.ServerPhase {
+	phases := map[string]chat.ServerPhase{}
+	for _, c := range m.all() {
+		phases[c.ID()] = state(c).Phase
 	}
 	return phases
 }
@@ -76,7 +76,7 @@ func TestApplyChangesOnlyWhatChanged(t *testing.T) {
 		a, b, c := server("a"), server("b"), server("c")
 		b.Disabled = true
 		apply(t, m, a, b)
-		if diff := cmp.Diff(map[string]Phase{"id-a": PhaseReady, "id-b": PhaseDisabled}, phases(m)); diff != "" {
+		if diff := cmp.Diff(map[string]chat.ServerPhase{"id-a": chat.ServerReady, "id-b": chat.ServerDisabled}, phases(m)); diff != "" {
 			t.Errorf("phases (-want +got):\n%s", diff)
 		}
 		catalogue := newCatalogue(t, m.Servers()...)
@@ -106,7 +106,52 @@ func TestApplyChangesOnlyWhatChanged(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"a": 1, "b": 1, "c": 2}, f.dials()); diff != "" {
 			t.Errorf("connections (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(map[string]Phase{"id-a": PhaseReady, "id-c": PhaseReady}, phases(m)); diff != "" {
+		if diff := cmp.Diff(map[string]chat.ServerPhase{"id-a": chat.ServerReady, "id-c": chat.ServerReady}, phases(m)); diff != "" {
+			t.Errorf("phases (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAnotherIdentityIsAnotherConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "a")
+		m := f.manager(t, ClientOptions{})
+		a := server("a")
+		a.Identity = "1"
+		apply(t, m, a)
+		a.AlwaysAskTools = []string{"ping"}
+		apply(t, m, a)
+		a.Identity = "2"
+		apply(t, m, a)
+		if diff := cmp.Diff(map[string]int{"a": 2}, f.dials()); diff != "" {
+			t.Errorf("connections (-want +got):\n%s", diff)
+		}
+		if _, tools := m.State("id-a"); tools[0].Identity != "2" || !tools[0].Policy.AlwaysAsk {
+			t.Errorf("got %+v", tools)
+		}
+	})
+}
+
+func TestAServerWhoseSettingsCannotBeReadIsNotConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "a", "b")
+		told := &states{}
+		m := f.manager(t, ClientOptions{OnState: told.add})
+		sealed := chat.MCPServer{ID: "id-a", Name: "a", Transport: chat.TransportStdio, Problem: "Its settings were stored under another key."}
+		apply(t, m, sealed, server("b"))
+		s, tools := m.State("id-a")
+		if s.Phase != chat.ServerFailed || s.Error != sealed.Problem || tools != nil {
+			t.Errorf("it is %+v with %v", s, tools)
+		}
+		if err := m.Restart("id-a"); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]int{"a": 0, "b": 1}, f.dials()); diff != "" {
+			t.Errorf("connections (-want +got):\n%s", diff)
+		}
+		apply(t, m, server("a"), server("b")) // entered again
+		if diff := cmp.Diff(map[string]chat.ServerPhase{"id-a": chat.ServerReady, "id-b": chat.ServerReady}, phases(m)); diff != "" {
 			t.Errorf("phases (-want +got):\n%s", diff)
 		}
 	})
@@ -137,8 +182,8 @@ func TestManagerFindsServersByID(t *testing.T) {
 		f := newFleet(t, "a")
 		m := f.manager(t, ClientOptions{})
 		apply(t, m, server("a"))
-		if tools, err := m.Tools(t.Context(), "id-a"); err != nil || len(tools) != 1 {
-			t.Errorf("tools %v, %v", tools, err)
+		if s, tools := m.State("id-a"); s.Phase != chat.ServerReady || s.Since == nil || len(tools) != 1 {
+			t.Errorf("state %+v, tools %v", s, tools)
 		}
 		if err := m.Restart("id-a"); err != nil {
 			t.Error(err)
@@ -147,8 +192,8 @@ func TestManagerFindsServersByID(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"a": 2}, f.dials()); diff != "" {
 			t.Errorf("connections (-want +got):\n%s", diff)
 		}
-		if _, err := m.Tools(t.Context(), "id-b"); !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("tools of an unknown server gave %v", err)
+		if s, tools := m.State("id-b"); s.Phase != chat.ServerDisabled || tools != nil {
+			t.Errorf("an unknown server is %+v with %v", s, tools)
 		}
 		if err := m.Restart("id-b"); !errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("restart of an unknown server gave %v", err)
@@ -172,22 +217,22 @@ func TestTrialConnection(t *testing.T) {
 		good := server("a")
 		good.Disabled = true // to try it is to want to know
 		s, tools, err := m.Test(t.Context(), good)
-		if err != nil || s.Phase != PhaseReady || s.ServerName != "fake" || len(tools) != 1 {
+		if err != nil || s.Phase != chat.ServerReady || s.ServerName != "fake" || len(tools) != 1 {
 			t.Errorf("a good server: %+v, %v, %v", s, tools, err)
 		}
-		if s, _, err := m.Test(t.Context(), server("none")); err != nil || s.Phase != PhaseFailed || s.Error != "unexpected EOF" {
+		if s, _, err := m.Test(t.Context(), server("none")); err != nil || s.Phase != chat.ServerFailed || s.Error != "unexpected EOF" {
 			t.Errorf("one that does not start: %+v, %v", s, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { synctest.Wait(); cancel() }()
-		if s, _, err := m.Test(ctx, server("hung")); err != nil || s.Phase != PhaseFailed || !strings.Contains(s.Error, "in time") {
+		if s, _, err := m.Test(ctx, server("hung")); err != nil || s.Phase != chat.ServerFailed || !strings.Contains(s.Error, "in time") {
 			t.Errorf("one that does not answer: %+v, %v", s, err)
 		}
 		if _, _, err := m.Test(t.Context(), chat.MCPServer{}); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("wrong settings gave %v", err)
 		}
-		if len(m.States()) != 0 || len(told.phases()) != 0 {
-			t.Errorf("a trial left %v and told %v", m.States(), told.phases())
+		if len(m.all()) != 0 || len(told.phases()) != 0 {
+			t.Errorf("a trial left %v and told %v", phases(m), told.phases())
 		}
 	})
 }
@@ -228,13 +273,13 @@ func TestManagerUnderConcurrentUse(t *testing.T) {
 			for _, tool := range []string{"ping", "gone"} {
 				_, _, _ = catalogue.find(t.Context(), "id-a", tool) // whatever it gives now
 			}
-			m.States()
+			m.State("id-a")
 		})
 	}
 	all.Wait()
 	if _, tool, err := catalogue.find(t.Context(), "id-a", "ping"); err != nil {
-		t.Errorf("the server that every setting had is not there: %v, %+v", err, m.States())
-	} else if r := catalogue.Call(t.Context(), tool, nil, nil); r.Outcome != chat.OutcomeInvalid && r.Outcome != chat.OutcomeOK {
+		t.Errorf("the server that every setting had is not there: %v, %+v", err, phases(m))
+	} else if r := catalogue.Call(t.Context(), tool, nil, nil, nil); r.Outcome != chat.OutcomeInvalid && r.Outcome != chat.OutcomeOK {
 		t.Errorf("its tool gave %+v", r)
 	}
 }

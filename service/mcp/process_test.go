@@ -149,7 +149,7 @@ func TestClientSaysWhyAProcessEnded(t *testing.T) {
 	s.Env = map[string]string{"URL": "postgres://s3cret"}
 	c := StartClient(s, ClientOptions{})
 	defer c.Close()
-	state := await(t, c, inPhase(PhaseFailed))
+	state := await(t, c, inPhase(chat.ServerFailed))
 	if state.Error != "the process ended: exit status 7" {
 		t.Errorf("the state says %q", state.Error)
 	}

@@ -69,7 +69,7 @@ func startReal(t *testing.T, config chat.MCPServer, o ClientOptions) *real {
 	}
 	r.Client = StartClient(config, o)
 	t.Cleanup(r.Close)
-	await(t, r.Client, inPhase(PhaseReady))
+	await(t, r.Client, inPhase(chat.ServerReady))
 	r.catalogue = newCatalogue(t, r.Client)
 	return r
 }
@@ -97,9 +97,9 @@ func (r *real) run(t *testing.T, ctx context.Context, tool, input string, progre
 	t.Helper()
 	found, ok := r.lookup(t, tool)
 	if !ok {
-		t.Fatalf("there is no tool %s: %+v", tool, r.State())
+		t.Fatalf("there is no tool %s: %+v", tool, state(r))
 	}
-	return r.catalogue.Call(ctx, found, json.RawMessage(input), progress)
+	return r.catalogue.Call(ctx, found, json.RawMessage(input), progress, nil)
 }
 
 func (r *real) must(t *testing.T, tool, input string) string {
@@ -132,13 +132,13 @@ func TestPublishedEverythingServer(t *testing.T) {
 		if !policies["echo"].AutoApprove || policies["get-sum"].AutoApprove || !policies["gzip-file-as-resource"].Disabled {
 			t.Errorf("policies %+v", policies)
 		}
-		for _, name := range []string{"trigger-sampling-request", "trigger-elicitation-request", "get-roots-list"} {
+		for _, name := range []string{"trigger-sampling-request", "get-roots-list", "trigger-url-elicitation"} {
 			if _, ok := policies[name]; ok {
 				t.Errorf("%s is offered, though what it needs is not advertised", name)
 			}
 		}
-		s := r.State()
-		if s.ToolCount != len(tools) || s.ServerName == "" || s.Protocol != "2025-11-25" {
+		s := state(r)
+		if s.ServerName == "" || s.Protocol != "2025-11-25" {
 			t.Errorf("state %+v", s)
 		}
 	})
@@ -190,7 +190,7 @@ func TestPublishedEverythingServer(t *testing.T) {
 		if got := r.run(t, t.Context(), "get-sum", `{"a":"one","b":2}`, nil); got.Outcome != chat.OutcomeInvalid {
 			t.Errorf("got %+v", got)
 		}
-		got, err := r.Call(t.Context(), "get-sum", json.RawMessage(`{"a":"one","b":2}`), func(string) {})
+		got, err := r.Call(t.Context(), "get-sum", json.RawMessage(`{"a":"one","b":2}`), func(string) {}, nobody)
 		if err != nil || got.Outcome != chat.OutcomeFailed || !strings.Contains(got.ErrorText, "-32602") {
 			t.Errorf("sent all the same it gave %+v, %v", got, err)
 		}
@@ -199,7 +199,7 @@ func TestPublishedEverythingServer(t *testing.T) {
 		if _, ok := r.lookup(t, "no-such-tool"); ok {
 			t.Error("it was found")
 		}
-		if _, err := r.Call(t.Context(), "no-such-tool", nil, func(string) {}); !errors.Is(err, chat.ErrNotFound) {
+		if _, err := r.Call(t.Context(), "no-such-tool", nil, func(string) {}, nobody); !errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -229,7 +229,7 @@ func TestPublishedEverythingServer(t *testing.T) {
 		if got.Outcome != chat.OutcomeUnknown {
 			t.Errorf("got %+v", got)
 		}
-		await(t, r.Client, func(s State) bool { return s.Phase == PhaseReady && r.started() > killed })
+		await(t, r.Client, func(s chat.ServerState) bool { return s.Phase == chat.ServerReady && r.started() > killed })
 		if got := r.must(t, "echo", `{"message":"again"}`); got != "Echo: again" {
 			t.Errorf("the call after the reconnect gave %q", got)
 		}
@@ -250,28 +250,6 @@ func (r *real) started() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.processes)
-}
-
-func TestPublishedServerAsks(t *testing.T) {
-	asked := make(chan Elicitation, 1)
-	r := startReal(t, node("everything", published(t, "server-everything"), "stdio"), ClientOptions{
-		Elicit: func(_ context.Context, e Elicitation) (ElicitAnswer, error) {
-			asked <- e
-			return ElicitAnswer{Action: ElicitDecline}, nil
-		},
-	})
-	// It offers the tool only after it has seen what we advertise.
-	await(t, r.Client, func(State) bool {
-		_, ok := r.lookup(t, "trigger-elicitation-request")
-		return ok
-	})
-	got := r.must(t, "trigger-elicitation-request", `{}`)
-	if !strings.Contains(got, "declined") {
-		t.Errorf("the tool ended with %q", got)
-	}
-	if e := <-asked; e.ServerID != r.ID() || e.Message == "" || !json.Valid(e.Schema) {
-		t.Errorf("the question was %+v", e)
-	}
 }
 
 func TestPublishedFilesystemServer(t *testing.T) {
@@ -331,13 +309,13 @@ func TestPublishedMemoryServer(t *testing.T) {
 	m := NewManager(ClientOptions{})
 	t.Cleanup(m.Close)
 	state, tools, err := m.Test(t.Context(), config)
-	if err != nil || state.Phase != PhaseReady || state.ToolCount != len(tools) || len(tools) == 0 {
+	if err != nil || state.Phase != chat.ServerReady || len(tools) == 0 {
 		t.Fatalf("the trial gave %+v, %d tools, %v", state, len(tools), err)
 	}
 	r := startReal(t, config, ClientOptions{})
 	r.must(t, "create_entities", `{"entities":[{"name":"Ada","entityType":"person","observations":["wrote the first program"]}]}`)
 	r.Restart()
-	await(t, r.Client, func(s State) bool { return s.Phase == PhaseReady && r.started() == 2 })
+	await(t, r.Client, func(s chat.ServerState) bool { return s.Phase == chat.ServerReady && r.started() == 2 })
 	if got := r.must(t, "search_nodes", `{"query":"first program"}`); !strings.Contains(got, "Ada") {
 		t.Errorf("after a restart it remembers %q", got)
 	}
@@ -407,9 +385,9 @@ func TestPublishedServerOverHTTP(t *testing.T) {
 	if got := r.unlisted(t, "echo", `{"message":"to nobody"}`); got.Outcome != chat.OutcomeUnavailable {
 		t.Errorf("a call to a server that is gone gave %+v", got)
 	}
-	await(t, r.Client, inPhase(PhaseFailed))
+	await(t, r.Client, inPhase(chat.ServerFailed))
 	listen(t, port)
-	await(t, r.Client, inPhase(PhaseReady))
+	await(t, r.Client, inPhase(chat.ServerReady))
 	if got := r.must(t, "echo", `{"message":"again"}`); got != "Echo: again" {
 		t.Errorf("after the restart got %q", got)
 	}
@@ -418,5 +396,5 @@ func TestPublishedServerOverHTTP(t *testing.T) {
 // unlisted calls a tool that need not be listed any more.
 func (r *real) unlisted(t *testing.T, tool, input string) chat.Result {
 	t.Helper()
-	return r.catalogue.Call(t.Context(), chat.Tool{ServerID: r.ID(), Tool: tool}, json.RawMessage(input), nil)
+	return r.catalogue.Call(t.Context(), chat.Tool{ServerID: r.ID(), Tool: tool}, json.RawMessage(input), nil, nil)
 }

@@ -32,9 +32,6 @@ type toolOutput struct {
 // result turns a server's answer into ours: bounded, and what was left out is
 // said in it.
 func result(r *sdk.CallToolResult) (chat.Result, error) {
-	if r.NeedsInput() {
-		return chat.Result{Outcome: chat.OutcomeFailed, ErrorText: "The tool asked for more input while it ran, which cannot be given here."}, nil
-	}
 	if r.IsError {
 		return chat.Result{Outcome: chat.OutcomeFailed, ErrorText: failureText(r)}, nil
 	}

@@ -24,7 +24,8 @@ type Server interface {
 	// Call runs one tool once. A tool that ran and did not succeed is a Result
 	// with OutcomeFailed. An error means that the server cannot tell how the
 	// call ended, except that one of kind chat.ErrUnavailable or
-	// chat.ErrNotFound promises that the call never began. The progress
-	// function is never nil, and may be called until Call returns.
-	Call(ctx context.Context, tool string, input json.RawMessage, progress func(string)) (chat.Result, error)
+	// chat.ErrNotFound promises that the call never began. The functions are
+	// never nil, and may be called until Call returns: progress, and ask with
+	// one question at a time.
+	Call(ctx context.Context, tool string, input json.RawMessage, progress func(string), ask Ask) (chat.Result, error)
 }

@@ -32,8 +32,6 @@ type session struct {
 	// wedged is called when the server takes no messages any more.
 	wedged func()
 
-	ended chan struct{} // closed when no answer will come any more
-
 	mu    sync.Mutex
 	over  bool
 	next  int
@@ -42,8 +40,12 @@ type session struct {
 
 // liveCall is a call that the server has not answered yet.
 type liveCall struct {
+	number int // the higher the newer
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 	report *reporter
+	ask    Ask
+	turn   chan struct{} // held by the question that is asked
 }
 
 // remoteTool is a tool as its server describes it.
@@ -53,20 +55,20 @@ type remoteTool struct {
 }
 
 // begin registers a call, and reports false if the session is over.
-func (s *session) begin(cancel context.CancelCauseFunc, progress func(string)) (token string, end func(), ok bool) {
+func (s *session) begin(ctx context.Context, cancel context.CancelCauseFunc, progress func(string), ask Ask) (call *liveCall, token string, end func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		return "", nil, false
+		return nil, "", nil, false
 	}
 	s.next++
 	token = "call-" + strconv.Itoa(s.next)
-	call := &liveCall{cancel, &reporter{to: progress}}
+	call = &liveCall{number: s.next, ctx: ctx, cancel: cancel, report: &reporter{to: progress}, ask: ask, turn: make(chan struct{}, 1)}
 	if s.calls == nil {
 		s.calls = map[string]*liveCall{}
 	}
 	s.calls[token] = call
-	return token, func() {
+	return call, token, func() {
 		s.mu.Lock()
 		delete(s.calls, token)
 		s.mu.Unlock()
@@ -105,9 +107,6 @@ func progressText(p *sdk.ProgressNotificationParams) string {
 func (s *session) finish(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.over {
-		close(s.ended)
-	}
 	s.over = true
 	for _, call := range s.calls {
 		call.cancel(why)
@@ -116,10 +115,10 @@ func (s *session) finish(why error) {
 
 // call runs one tool. The error is of kind chat.ErrUnavailable if the call
 // certainly did not begin; a call whose end nobody knows is a result.
-func (s *session) call(ctx context.Context, server, tool string, input json.RawMessage, progress func(string)) (chat.Result, error) {
+func (s *session) call(ctx context.Context, server, tool string, input json.RawMessage, progress func(string), ask Ask) (chat.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	token, end, ok := s.begin(cancel, progress)
+	live, token, end, ok := s.begin(ctx, cancel, progress, ask)
 	if !ok {
 		return chat.Result{}, notConnected(server, errSessionOver.Error())
 	}
@@ -127,7 +126,50 @@ func (s *session) call(ctx context.Context, server, tool string, input json.RawM
 	trace := &callTrace{cancel: cancel}
 	params := &sdk.CallToolParams{Name: tool, Arguments: input}
 	params.SetProgressToken(token)
+	answer, err := s.converse(ctx, trace, live, params)
+	if err == nil {
+		return result(answer)
+	}
+	cause := context.Cause(ctx)
+	question, asked := errors.AsType[unaskable](err)
+	switch refusal, refused := errors.AsType[*jsonrpc.Error](err); {
+	case trace.neverBegan() && cause == nil:
+		return chat.Result{}, notConnected(server, err.Error())
+	case trace.neverBegan():
+		return chat.Result{}, notConnected(server, cause.Error())
+	case cause != nil && (errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded)):
+		return unknown("The call was stopped while it ran"), nil
+	case cause == nil && asked:
+		return chat.Result{Outcome: chat.OutcomeFailed, ErrorText: errorText(fmt.Sprintf("The tool asked for something that it did not get, and did not go on: %s.", question.why))}, nil
+	case cause == nil && refused && isAnswer(refusal.Code):
+		return chat.Result{Outcome: chat.OutcomeFailed, ErrorText: errorText(fmt.Sprintf("The tool server refused the call: %s (error %d).", strings.TrimSuffix(refusal.Message, "."), refusal.Code))}, nil
+	default:
+		return unknown("The connection to the tool server was lost while the tool ran"), nil
+	}
+}
+
+// converse sends a call, and sends it again with the answers to what the
+// server asks in place of a result.
+func (s *session) converse(ctx context.Context, trace *callTrace, call *liveCall, params *sdk.CallToolParams) (*sdk.CallToolResult, error) {
+	for range maxRounds {
+		answer, err := s.send(context.WithValue(ctx, traceKey{}, trace), params)
+		if err != nil || !answer.NeedsInput() {
+			return answer, err
+		}
+		next := *params
+		next.RequestState = answer.RequestState
+		if next.InputResponses, err = call.answers(ctx, answer.InputRequests); err != nil {
+			return nil, err
+		}
+		params = &next
+	}
+	return nil, unaskable{"it asked again and again"}
+}
+
+// send sends a call once.
+func (s *session) send(ctx context.Context, params *sdk.CallToolParams) (*sdk.CallToolResult, error) {
 	returned := make(chan struct{})
+	defer close(returned)
 	defer context.AfterFunc(ctx, func() {
 		patience := time.NewTimer(wedgedAfter)
 		defer patience.Stop()
@@ -137,24 +179,7 @@ func (s *session) call(ctx context.Context, server, tool string, input json.RawM
 			s.wedged()
 		}
 	})()
-	answer, err := s.sdk.CallTool(context.WithValue(ctx, traceKey{}, trace), params)
-	close(returned)
-	if err == nil {
-		return result(answer)
-	}
-	cause := context.Cause(ctx)
-	switch refusal, refused := errors.AsType[*jsonrpc.Error](err); {
-	case trace.neverBegan() && cause == nil:
-		return chat.Result{}, notConnected(server, err.Error())
-	case trace.neverBegan():
-		return chat.Result{}, notConnected(server, cause.Error())
-	case cause != nil && (errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded)):
-		return unknown("The call was stopped while it ran"), nil
-	case cause == nil && refused && isAnswer(refusal.Code):
-		return chat.Result{Outcome: chat.OutcomeFailed, ErrorText: errorText(fmt.Sprintf("The tool server refused the call: %s (error %d).", strings.TrimSuffix(refusal.Message, "."), refusal.Code))}, nil
-	default:
-		return unknown("The connection to the tool server was lost while the tool ran"), nil
-	}
+	return s.sdk.CallTool(ctx, params)
 }
 
 // isAnswer reports whether a JSON-RPC error code is a server's own word on a

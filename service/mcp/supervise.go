@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -31,7 +33,7 @@ var errRestarted = errors.New("restarted")
 // run keeps the server connected until ctx ends.
 func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
-	defer func() { c.set(State{Phase: PhaseDisabled}, nil) }()
+	defer func() { c.set(chat.ServerState{Phase: chat.ServerDisabled}, nil) }()
 	log := c.options.Logger.With(slog.String("server_id", c.ID()))
 	backoff, protocol := c.options.MinBackoff, ""
 	for {
@@ -42,7 +44,7 @@ func (c *Client) run(ctx context.Context) {
 		}
 		if errors.Is(err, errRestarted) {
 			backoff = c.options.MinBackoff
-			c.set(State{Phase: PhaseStarting}, nil)
+			c.set(chat.ServerState{Phase: chat.ServerStarting}, nil)
 			continue
 		}
 		if !ready && errors.Is(err, context.DeadlineExceeded) {
@@ -53,7 +55,7 @@ func (c *Client) run(ctx context.Context) {
 		}
 		text := c.secrets.hide(shorten(storable(err.Error()), 1<<10))
 		log.WarnContext(ctx, "tool server lost", slog.String("reason", text), slog.Duration("again_in", backoff))
-		c.set(State{Phase: PhaseFailed, Error: text}, nil)
+		c.set(chat.ServerState{Phase: chat.ServerFailed, Error: text}, nil)
 		wait := time.NewTimer(backoff)
 		select {
 		case <-ctx.Done():
@@ -65,7 +67,7 @@ func (c *Client) run(ctx context.Context) {
 		case <-wait.C:
 			backoff = min(2*backoff, c.options.MaxBackoff)
 		}
-		c.set(State{Phase: PhaseStarting}, nil)
+		c.set(chat.ServerState{Phase: chat.ServerStarting}, nil)
 	}
 }
 
@@ -85,7 +87,7 @@ func (c *Client) serve(ctx context.Context, protocol string, log *slog.Logger) (
 	if err != nil {
 		return false, err
 	}
-	s := &session{ended: make(chan struct{}), wedged: c.Restart}
+	s := &session{wedged: c.Restart}
 	listChanged := make(chan struct{}, 1)
 	started, startedAll := context.WithTimeout(ctx, c.options.StartTimeout)
 	defer startedAll()
@@ -151,6 +153,9 @@ func (c *Client) watch(ctx context.Context, s *session, w *wire, gone <-chan err
 				log.WarnContext(ctx, "changed tools cannot be listed", slog.String("reason", c.secrets.hide(err.Error())))
 				continue
 			}
+			if reflect.DeepEqual(tools, s.tools) { // some say so without a cause
+				continue
+			}
 			c.mu.Lock()
 			s.tools = tools
 			c.mu.Unlock()
@@ -170,10 +175,10 @@ func (c *Client) dial(config chat.MCPServer, stderr *ring) (*wire, error) {
 // for it advertises; sampling and roots are not among that.
 func (c *Client) sdkClient(s *session, config chat.MCPServer, listChanged chan<- struct{}) *sdk.Client {
 	o := &sdk.ClientOptions{
-		Capabilities: &sdk.ClientCapabilities{}, // nil would advertise roots
-		// A call is sent once. What a server may ask for with a second sending
-		// is the answer to a question.
-		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: c.options.Elicit == nil},
+		// Nothing else: nil would advertise roots.
+		Capabilities: &sdk.ClientCapabilities{Elicitation: &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}}},
+		// The SDK would answer for the person what a form's defaults are.
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
 			select {
 			case listChanged <- struct{}{}:
@@ -185,17 +190,25 @@ func (c *Client) sdkClient(s *session, config chat.MCPServer, listChanged chan<-
 	if config.Transport == chat.TransportHTTP {
 		o.KeepAlive, o.KeepAliveFailureThreshold = pingEvery, pingFailures
 	}
-	if c.options.Elicit != nil {
-		o.Capabilities.Elicitation = &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}}
-		o.ElicitationHandler = func(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
-			return c.ask(ctx, s, r.Params)
+	client := sdk.NewClient(&sdk.Implementation{Name: "assent", Title: "Assent", Version: c.options.Version}, o)
+	client.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+			p, ok := r.GetParams().(*sdk.ElicitParams)
+			if !ok {
+				return next(ctx, method, r)
+			}
+			answer, err := s.asked(ctx, p)
+			if err != nil {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+			}
+			return answer, nil
 		}
-	}
-	return sdk.NewClient(&sdk.Implementation{Name: "assent", Title: "Assent", Version: c.options.Version}, o)
+	})
+	return client
 }
 
-func readyState(s *session) State {
-	state := State{Phase: PhaseReady, ToolCount: len(s.tools), Protocol: s.info.ProtocolVersion}
+func readyState(s *session) chat.ServerState {
+	state := chat.ServerState{Phase: chat.ServerReady, Protocol: s.info.ProtocolVersion}
 	if s.info.ServerInfo != nil {
 		state.ServerName = shorten(storable(s.info.ServerInfo.Name), maxProblemText)
 		state.ServerVersion = shorten(storable(s.info.ServerInfo.Version), maxProblemText)

@@ -23,15 +23,15 @@ func TestCrashWhileACallRuns(t *testing.T) {
 		var told states
 		c := f.start(t, ClientOptions{OnState: told.add})
 		go func() { <-began; f.cut() }()
-		r, err := c.Call(t.Context(), "block", nil, func(string) {})
+		r, err := c.Call(t.Context(), "block", nil, func(string) {}, nobody)
 		if err != nil || r.Outcome != chat.OutcomeUnknown || !strings.Contains(r.ErrorText, "lost") {
 			t.Fatalf("the call that was cut off: %+v, %v", r, err)
 		}
 		synctest.Wait()
-		if s := c.State(); s.Phase != PhaseFailed || s.Error != "the fake was cut" {
+		if s := state(c); s.Phase != chat.ServerFailed || s.Error != "the fake was cut" {
 			t.Errorf("state after the crash: %+v", s)
 		}
-		if _, err := c.Call(t.Context(), "ping", nil, func(string) {}); !errors.Is(err, chat.ErrUnavailable) {
+		if _, err := c.Call(t.Context(), "ping", nil, func(string) {}, nobody); !errors.Is(err, chat.ErrUnavailable) {
 			t.Errorf("a call before the server is back gave %v", err)
 		}
 		if _, err := c.Tools(t.Context()); !errors.Is(err, chat.ErrUnavailable) {
@@ -47,7 +47,7 @@ func TestCrashWhileACallRuns(t *testing.T) {
 			t.Error("the call was sent again")
 		default:
 		}
-		want := []Phase{PhaseStarting, PhaseReady, PhaseFailed, PhaseStarting, PhaseReady}
+		want := []chat.ServerPhase{chat.ServerStarting, chat.ServerReady, chat.ServerFailed, chat.ServerStarting, chat.ServerReady}
 		if diff := cmp.Diff(want, told.phases()); diff != "" {
 			t.Errorf("phases (-want +got):\n%s", diff)
 		}
@@ -93,15 +93,15 @@ func TestRestartDoesNotWait(t *testing.T) {
 		synctest.Wait()
 		c.Restart()
 		synctest.Wait()
-		if dials, _ := f.counts(); dials != 2 || c.State().Phase != PhaseReady {
-			t.Errorf("after a restart: %d sessions, %s", dials, c.State().Phase)
+		if dials, _ := f.counts(); dials != 2 || state(c).Phase != chat.ServerReady {
+			t.Errorf("after a restart: %d sessions, %s", dials, state(c).Phase)
 		}
 		f.cut()
 		synctest.Wait()
 		c.Restart() // a server that failed need not be waited for either
 		synctest.Wait()
-		if dials, _ := f.counts(); dials != 3 || c.State().Phase != PhaseReady {
-			t.Errorf("after a restart of a failed one: %d sessions, %s", dials, c.State().Phase)
+		if dials, _ := f.counts(); dials != 3 || state(c).Phase != chat.ServerReady {
+			t.Errorf("after a restart of a failed one: %d sessions, %s", dials, state(c).Phase)
 		}
 	})
 }
@@ -129,8 +129,19 @@ func TestChangedToolsAreListedOnce(t *testing.T) {
 		if diff := cmp.Diff([]string{"fake__a", "fake__b", "fake__c", "fake__d"}, toolNames(tools)); diff != "" {
 			t.Errorf("tools (-want +got):\n%s", diff)
 		}
-		if last := told.seen[len(told.seen)-1]; last.Phase != PhaseReady || last.ToolCount != 4 {
-			t.Errorf("the change was told as %+v", last)
+		// Ready once more says that its tools are others now.
+		want := []chat.ServerPhase{chat.ServerStarting, chat.ServerReady, chat.ServerReady}
+		if diff := cmp.Diff(want, told.phases()); diff != "" {
+			t.Errorf("phases (-want +got):\n%s", diff)
+		}
+		f.add(&sdk.Tool{Name: "d"}, nil) // the same again
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if _, lists := f.counts(); lists != before+2 {
+			t.Errorf("the tools were listed %d times", lists-before)
+		}
+		if diff := cmp.Diff(want, told.phases()); diff != "" {
+			t.Errorf("what did not change was told (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -157,12 +168,12 @@ func TestHungServerDelaysNobodyForLong(t *testing.T) {
 			t.Errorf("the list ended after %v with %v", time.Since(began), err)
 		}
 		began = time.Now()
-		if _, err = c.Call(t.Context(), "x", nil, func(string) {}); !errors.Is(err, chat.ErrUnavailable) || time.Since(began) != 0 {
+		if _, err = c.Call(t.Context(), "x", nil, func(string) {}, nobody); !errors.Is(err, chat.ErrUnavailable) || time.Since(began) != 0 {
 			t.Errorf("the second one waited too: %v, %v", time.Since(began), err)
 		}
 		time.Sleep(50 * time.Second)
 		synctest.Wait()
-		if s := c.State(); s.Phase != PhaseFailed || !strings.Contains(s.Error, "did not answer in time") {
+		if s := state(c); s.Phase != chat.ServerFailed || !strings.Contains(s.Error, "did not answer in time") {
 			t.Errorf("state after the start's time: %+v", s)
 		}
 	})
@@ -181,13 +192,13 @@ func TestServerThatKnowsOnlyTheOldHandshake(t *testing.T) {
 		})
 		c := f.start(t, ClientOptions{})
 		time.Sleep(2 * time.Minute)
-		if r := call(t, c, "ping", `{}`); text(t, r) != "ok" || c.State().Protocol != "2025-11-25" {
-			t.Errorf("got %+v in the state %+v", r, c.State())
+		if r := call(t, c, "ping", `{}`); text(t, r) != "ok" || state(c).Protocol != "2025-11-25" {
+			t.Errorf("got %+v in the state %+v", r, state(c))
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if sent := f.sent.String(); strings.Contains(sent, `"roots"`) || !strings.Contains(sent, `"capabilities":{}`) {
-			t.Errorf("the old handshake advertises something:\n%s", sent)
+		if sent := f.sent.String(); strings.Contains(sent, `"roots"`) || !strings.Contains(sent, `"capabilities":{"elicitation":{"form":{}}}`) {
+			t.Errorf("the old handshake does not advertise forms alone:\n%s", sent)
 		}
 	})
 }
@@ -212,7 +223,7 @@ func TestServerThatReadsNothingIsRestarted(t *testing.T) {
 			pause(nil) // for the next session
 		}()
 		large := fmt.Sprintf(`{"a":%q}`, strings.Repeat("x", 1<<20))
-		if r, err := c.Call(ctx, "ping", json.RawMessage(large), func(string) {}); err != nil || r.Outcome != chat.OutcomeUnknown {
+		if r, err := c.Call(ctx, "ping", json.RawMessage(large), func(string) {}, nobody); err != nil || r.Outcome != chat.OutcomeUnknown {
 			t.Errorf("a call to a server that reads nothing gave %+v, %v", r, err)
 		}
 		synctest.Wait()
@@ -236,7 +247,7 @@ func TestCallsWaitForAServerThatIsStarting(t *testing.T) {
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := c.Call(ctx, "ping", nil, func(string) {}); !errors.Is(err, chat.ErrUnavailable) {
+		if _, err := c.Call(ctx, "ping", nil, func(string) {}, nobody); !errors.Is(err, chat.ErrUnavailable) {
 			t.Errorf("a call that was not waited for gave %v", err)
 		}
 		if r := call(t, c, "ping", `{}`); text(t, r) != "ok" {
@@ -259,7 +270,7 @@ func TestCloseEndsCalls(t *testing.T) {
 		if _, err := c.Tools(t.Context()); !errors.Is(err, chat.ErrUnavailable) {
 			t.Errorf("tools of a closed client gave %v", err)
 		}
-		if phases := told.phases(); phases[len(phases)-1] != PhaseDisabled {
+		if phases := told.phases(); phases[len(phases)-1] != chat.ServerDisabled {
 			t.Errorf("the end was told as %v", phases)
 		}
 	})
@@ -273,7 +284,7 @@ func TestServerWithTooManyTools(t *testing.T) {
 		}
 		c := f.start(t, ClientOptions{})
 		synctest.Wait()
-		if s := c.State(); s.Phase != PhaseFailed || !strings.Contains(s.Error, "more than 1000") {
+		if s := state(c); s.Phase != chat.ServerFailed || !strings.Contains(s.Error, "more than 1000") {
 			t.Errorf("state: %+v", s)
 		}
 	})

@@ -74,7 +74,7 @@ func (w *web) connect(t *testing.T, o ClientOptions) *Client {
 }
 
 // await waits until the state is as it should be.
-func await(t *testing.T, c *Client, is func(State) bool) State {
+func await(t *testing.T, c *Client, is func(chat.ServerState) bool) chat.ServerState {
 	t.Helper()
 	hang := time.After(2 * time.Minute)
 	for {
@@ -92,7 +92,9 @@ func await(t *testing.T, c *Client, is func(State) bool) State {
 	}
 }
 
-func inPhase(p Phase) func(State) bool { return func(s State) bool { return s.Phase == p } }
+func inPhase(p chat.ServerPhase) func(chat.ServerState) bool {
+	return func(s chat.ServerState) bool { return s.Phase == p }
+}
 
 func TestHeadersGoToTheServer(t *testing.T) {
 	w := newWeb(t, nil)
@@ -116,7 +118,7 @@ func TestServerThatRefusesSaysWhy(t *testing.T) {
 		return true
 	})
 	c := w.connect(t, ClientOptions{MinBackoff: time.Hour})
-	s := await(t, c, inPhase(PhaseFailed))
+	s := await(t, c, inPhase(chat.ServerFailed))
 	if !strings.Contains(s.Error, "401 Unauthorized") || strings.Contains(s.Error, "s3cret") {
 		t.Errorf("the state says %q", s.Error)
 	}
@@ -132,7 +134,7 @@ func TestRedirectToAnotherServerIsNotFollowed(t *testing.T) {
 		return true
 	})
 	c := w.connect(t, ClientOptions{MinBackoff: time.Hour})
-	s := await(t, c, inPhase(PhaseFailed))
+	s := await(t, c, inPhase(chat.ServerFailed))
 	if !strings.Contains(s.Error, "redirects") || visited.Load() {
 		t.Errorf("the state says %q; the other server was visited: %v", s.Error, visited.Load())
 	}
@@ -172,13 +174,13 @@ func TestCallToAServerThatIsGoneNeverBegan(t *testing.T) {
 	t.Run("nobody listens any more", func(t *testing.T) {
 		w := newWeb(t, nil)
 		c := w.connect(t, ClientOptions{MinBackoff: time.Hour})
-		await(t, c, inPhase(PhaseReady))
+		await(t, c, inPhase(chat.ServerReady))
 		w.CloseClientConnections()
 		w.Server.Close()
-		if r, err := c.Call(t.Context(), "ping", nil, func(string) {}); !errors.Is(err, chat.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") {
+		if r, err := c.Call(t.Context(), "ping", nil, func(string) {}, nobody); !errors.Is(err, chat.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("the call gave %+v, %v", r, err)
 		}
-		s := await(t, c, inPhase(PhaseFailed))
+		s := await(t, c, inPhase(chat.ServerFailed))
 		if !strings.Contains(s.Error, "refused") || strings.Contains(s.Error, "s3cret") {
 			t.Errorf("the state says %q", s.Error)
 		}
@@ -187,7 +189,7 @@ func TestCallToAServerThatIsGoneNeverBegan(t *testing.T) {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			w := newWeb(t, nil)
 			c := w.connect(t, ClientOptions{})
-			await(t, c, inPhase(PhaseReady))
+			await(t, c, inPhase(chat.ServerReady))
 			var once atomic.Bool
 			w.setAnswer(func(rw http.ResponseWriter, _ *http.Request) bool {
 				first := once.CompareAndSwap(false, true)
@@ -196,12 +198,12 @@ func TestCallToAServerThatIsGoneNeverBegan(t *testing.T) {
 				}
 				return first
 			})
-			if r, err := c.Call(t.Context(), "ping", nil, func(string) {}); !errors.Is(err, chat.ErrUnavailable) {
+			if r, err := c.Call(t.Context(), "ping", nil, func(string) {}, nobody); !errors.Is(err, chat.ErrUnavailable) {
 				t.Errorf("the call gave %+v, %v", r, err)
 			}
-			await(t, c, func(s State) bool {
-				r, err := c.Call(t.Context(), "ping", nil, func(string) {})
-				return s.Phase == PhaseReady && err == nil && r.Outcome == chat.OutcomeOK
+			await(t, c, func(s chat.ServerState) bool {
+				r, err := c.Call(t.Context(), "ping", nil, func(string) {}, nobody)
+				return s.Phase == chat.ServerReady && err == nil && r.Outcome == chat.OutcomeOK
 			})
 		})
 	}
@@ -210,7 +212,7 @@ func TestCallToAServerThatIsGoneNeverBegan(t *testing.T) {
 func TestTransientRefusalLeavesTheOutcomeOpen(t *testing.T) {
 	w := newWeb(t, nil)
 	c := w.connect(t, ClientOptions{})
-	await(t, c, inPhase(PhaseReady))
+	await(t, c, inPhase(chat.ServerReady))
 	w.setAnswer(func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost {
 			http.Error(rw, "upstream timed out", http.StatusGatewayTimeout)

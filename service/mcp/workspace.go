@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/assent-chat/assent/service/chat"
 )
 
 // WorkspaceName is the name, and the id, of the built-in server.
-const WorkspaceName = "workspace"
+const WorkspaceName = chat.WorkspaceName
 
 // Workspace is the built-in tool server: files in one folder, and a task that
 // takes its time. No path leads out of the folder: neither "..", nor an
@@ -22,6 +23,8 @@ type Workspace struct {
 	root  *os.Root
 	after func(time.Duration) <-chan time.Time
 	tools []workspaceTool
+	// switches, if they were set, say which tools may do what.
+	switches atomic.Pointer[chat.Switches]
 	// writing makes "created" true when calls run side by side.
 	writing sync.Mutex
 }
@@ -69,22 +72,41 @@ func (w *Workspace) Name() string { return WorkspaceName }
 // ID is "workspace": there is one.
 func (w *Workspace) ID() string { return WorkspaceName }
 
-// Tools lists the tools. Those that only read are approved automatically, the
-// others ask.
-func (w *Workspace) Tools(context.Context) ([]chat.Tool, error) {
+// SetSwitches says what the tools may do, from now on.
+func (w *Workspace) SetSwitches(s chat.Switches) { w.switches.Store(&s) }
+
+// State says how the workspace is doing, which is always well, and what it
+// offers.
+func (w *Workspace) State() (chat.ServerState, []chat.Tool) {
+	return chat.ServerState{Phase: chat.ServerReady}, w.list()
+}
+
+// Tools lists the tools. Until SetSwitches says otherwise, those that read
+// files are approved automatically, and the others ask.
+func (w *Workspace) Tools(context.Context) ([]chat.Tool, error) { return w.list(), nil }
+
+func (w *Workspace) list() []chat.Tool {
+	switches := w.switches.Load()
 	tools := make([]chat.Tool, len(w.tools))
 	for i, t := range w.tools {
 		tools[i] = t.Tool
+		if switches != nil {
+			tools[i].Policy = switches.Policy(t.Tool.Tool)
+		}
 	}
-	return tools, nil
+	return tools
 }
 
-// Call runs a tool. What the tool itself found wrong is a Result with
-// OutcomeFailed; the error is that of ctx, or says that there is no such tool.
-func (w *Workspace) Call(ctx context.Context, tool string, input json.RawMessage, progress func(string)) (chat.Result, error) {
+// Call runs a tool; none of them asks anything. What the tool itself found
+// wrong is a Result with OutcomeFailed; the error is that of ctx, or says that
+// there is no such tool, or that it is switched off.
+func (w *Workspace) Call(ctx context.Context, tool string, input json.RawMessage, progress func(string), _ Ask) (chat.Result, error) {
 	for _, t := range w.tools {
 		if t.Tool.Tool != tool {
 			continue
+		}
+		if s := w.switches.Load(); s != nil && s.Policy(tool).Disabled {
+			return chat.Result{}, &chat.Error{Kind: chat.ErrUnavailable, Detail: fmt.Sprintf("the tool %s of the workspace is switched off", tool)}
 		}
 		out, err := t.run(ctx, input, progress)
 		if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {

@@ -20,6 +20,7 @@ import (
 // call may reach.
 type bench struct {
 	dir, outside string
+	workspace    *Workspace
 	catalogue    *Catalogue
 }
 
@@ -40,6 +41,7 @@ func newBench(t testing.TB) *bench {
 			t.Error(err)
 		}
 	})
+	b.workspace = w
 	if b.catalogue, err = NewCatalogue(w); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,7 @@ func (b *bench) call(ctx context.Context, tool string, input any) chat.Result {
 	if !ok {
 		panic("no tool " + tool)
 	}
-	return b.catalogue.Call(ctx, found, raw, nil)
+	return b.catalogue.Call(ctx, found, raw, nil, nil)
 }
 
 // must returns the output of a call that has to succeed.
@@ -187,7 +189,7 @@ func TestClosedWorkspaceFailsClearly(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := w.Call(t.Context(), "read_file", json.RawMessage(`{"path":"a"}`), func(string) {})
+	r, err := w.Call(t.Context(), "read_file", json.RawMessage(`{"path":"a"}`), func(string) {}, nobody)
 	if err != nil || r.Outcome != chat.OutcomeFailed {
 		t.Errorf("%+v, %v, want failed", r, err)
 	}
@@ -199,15 +201,15 @@ func TestWorkspaceCallWithoutTheCatalogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	r, err := w.Call(t.Context(), "read_file", json.RawMessage(`{"path":5}`), func(string) {})
+	r, err := w.Call(t.Context(), "read_file", json.RawMessage(`{"path":5}`), func(string) {}, nobody)
 	if err != nil || r.Outcome != chat.OutcomeFailed || !strings.Contains(r.ErrorText, "cannot be read") {
 		t.Errorf("%+v, %v", r, err)
 	}
-	r, err = w.Call(t.Context(), "slow_task", json.RawMessage(`{"seconds":601}`), func(string) {})
+	r, err = w.Call(t.Context(), "slow_task", json.RawMessage(`{"seconds":601}`), func(string) {}, nobody)
 	if err != nil || r.Outcome != chat.OutcomeFailed {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := w.Call(t.Context(), "none", json.RawMessage(`{}`), func(string) {}); err == nil {
+	if _, err := w.Call(t.Context(), "none", json.RawMessage(`{}`), func(string) {}, nobody); err == nil {
 		t.Error("a tool that is not there was called")
 	}
 }
@@ -219,7 +221,7 @@ func TestSlowTask(t *testing.T) {
 			tool, _ := lookup(b.catalogue, "slow_task")
 			var told []string
 			began := time.Now()
-			r := b.catalogue.Call(t.Context(), tool, json.RawMessage(`{"seconds":3.0}`), func(text string) { told = append(told, text) })
+			r := b.catalogue.Call(t.Context(), tool, json.RawMessage(`{"seconds":3.0}`), func(text string) { told = append(told, text) }, nil)
 			if r.Outcome != chat.OutcomeOK || string(r.Output) != `{"seconds":3}` {
 				t.Errorf("%s: %s%s", r.Outcome, r.ErrorText, r.Output)
 			}
@@ -249,4 +251,30 @@ func TestSlowTask(t *testing.T) {
 			t.Errorf("output %v", got)
 		}
 	})
+}
+
+func TestSwitchesOfTheWorkspace(t *testing.T) {
+	b := newBench(t)
+	w := b.workspace
+	w.SetSwitches(chat.Switches{AutoApproveTools: []string{"write_file"}, AlwaysAskTools: []string{"read_file"}, DisabledTools: []string{"slow_task"}, Trusted: true})
+	state, tools := w.State()
+	if state.Phase != chat.ServerReady {
+		t.Errorf("state %+v", state)
+	}
+	policies := map[string]chat.ToolPolicy{}
+	for _, tool := range tools {
+		policies[tool.Tool] = tool.Policy
+	}
+	want := map[string]chat.ToolPolicy{
+		"list_files": {Trusted: true}, "read_file": {AlwaysAsk: true, Trusted: true}, "write_file": {AutoApprove: true, Trusted: true},
+		"delete_file": {Trusted: true}, "slow_task": {Disabled: true, Trusted: true},
+	}
+	if diff := cmp.Diff(want, policies); diff != "" {
+		t.Errorf("policies (-want +got):\n%s", diff)
+	}
+	if r := b.call(t.Context(), "slow_task", map[string]any{"seconds": 0}); r.Outcome != chat.OutcomeUnavailable {
+		t.Errorf("a tool that is switched off gave %+v", r)
+	}
+	w.SetSwitches(chat.Switches{})
+	b.must(t, "slow_task", map[string]any{"seconds": 0})
 }

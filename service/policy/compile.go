@@ -14,11 +14,14 @@
 // compared exactly, fails; a rule that fails asks. Whether a member is there
 // is asked with has(input.path).
 //
-// A rule costs no more than a bound, whatever it says and whatever it is given.
-// That rests on three things: steps are counted and cut off; a rule can build
-// no value that is much larger than its text and the input (map and filter are
-// left out, lists and maps hold constants); patterns are constants, of a
-// bounded size, and matched in linear time.
+// A number in the input that cannot be compared exactly fails only the rules
+// that look at it, or compare the list or the map that it is in.
+//
+// A rule costs no more than a bound, whatever it says and whatever it is given,
+// and so do all rules of a judgement together. That rests on three things:
+// steps are counted and cut off; what a rule can build is paid for by its size
+// (map and filter are left out, lists and maps hold constants); patterns are
+// constants, of a bounded size, and matched in linear time.
 package policy
 
 import (
@@ -29,6 +32,7 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/env"
 	"github.com/google/cel-go/common/operators"
@@ -41,17 +45,16 @@ const (
 	// MaxExpression is how many characters an expression may have.
 	MaxExpression = 4000
 
-	maxNodes     = 2000
-	maxDepth     = 100
-	maxPattern   = 1000 // instructions of a compiled pattern
-	maxCost      = 500_000
-	maxCached    = 1000
-	exactDoubles = 1 << 53 // from here on a double stands for several integers
+	maxNodes   = 2000
+	maxDepth   = 100
+	maxPattern = 1000 // instructions of a compiled pattern
+	maxCached  = 1000
 )
 
-// environment declares what a rule may look at and do.
-var environment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewCustomEnv(
+// environment declares what a rule may look at and do. It depends on nothing
+// outside of this source: where it cannot be made, no rule can be, ever.
+var environment = sync.OnceValue(func() *cel.Env {
+	e, err := cel.NewCustomEnv(
 		cel.StdLib(cel.StdLibSubset(&env.LibrarySubset{ExcludeMacros: []string{"map", "filter"}})),
 		cel.Variable("tool", cel.StringType),
 		cel.Variable("server", cel.StringType),
@@ -65,23 +68,23 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.ParserRecursionLimit(maxDepth),
 		cel.ParserErrorRecoveryLimit(10),
 		cel.ExpressionNodeLimit(maxNodes),
-		cel.RegexProgramSizeLimit(maxPattern),
 		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateDurationLiterals()),
 	)
+	if err != nil {
+		panic(fmt.Sprintf("declare what rules look at: %v", err))
+	}
+	return e
 })
 
 // compile makes a program of an expression. Its errors are of kind
 // chat.ErrInvalid and say where the expression is wrong.
 func compile(expression string) (p cel.Program, err error) {
+	e := environment()
 	defer func() {
 		if r := recover(); r != nil {
 			p, err = nil, chat.Invalid("The expression cannot be compiled.")
 		}
 	}()
-	e, err := environment()
-	if err != nil {
-		return nil, fmt.Errorf("declare what rules look at: %w", err)
-	}
 	if strings.TrimSpace(expression) == "" {
 		return nil, chat.Invalid("The expression is empty.")
 	}
@@ -95,7 +98,7 @@ func compile(expression string) (p cel.Program, err error) {
 	if err := checkTree(checked.NativeRep()); err != nil {
 		return nil, err
 	}
-	p, err = e.Program(checked, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(maxCost), cel.CostTracking(costs{}))
+	p, err = e.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(metered(checked.NativeRep())))
 	if err != nil {
 		return nil, chat.Invalid("The expression cannot be compiled: %v.", err)
 	}
@@ -110,9 +113,13 @@ func issuesOf(issues *cel.Issues) error {
 	for _, e := range issues.Errors() {
 		text, _, _ := strings.Cut(e.Message, "\n")
 		text = strings.TrimSuffix(strings.ReplaceAll(text, " (in container '')", ""), ".")
-		return chat.Invalid("The expression is not valid: line %d, column %d: %s.", e.Location.Line(), e.Location.Column()+1, text)
+		return invalidAt(e.Location, text)
 	}
 	return chat.Invalid("The expression is not valid.")
+}
+
+func invalidAt(at common.Location, text string) error {
+	return chat.Invalid("The expression is not valid: line %d, column %d: %s.", at.Line(), at.Column()+1, text)
 }
 
 // checkTree refuses what could make a rule expensive or inexact.
@@ -120,8 +127,7 @@ func checkTree(tree *ast.AST) error {
 	var problem error
 	say := func(e ast.Expr, text string) {
 		if problem == nil {
-			at := tree.SourceInfo().GetStartLocation(e.ID())
-			problem = chat.Invalid("The expression is not valid: line %d, column %d: %s.", at.Line(), at.Column()+1, text)
+			problem = invalidAt(tree.SourceInfo().GetStartLocation(e.ID()), text)
 		}
 	}
 	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

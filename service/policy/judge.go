@@ -10,13 +10,13 @@ import (
 
 // Store reads what a judgement depends on.
 type Store interface {
-	// TopicPolicy reads a topic's mode and the enabled rules, in their order,
-	// as one consistent state.
-	TopicPolicy(ctx context.Context, topicID string) (chat.TopicPolicy, error)
+	// TopicPolicy reads the modes that hold in a topic, the enabled rules in
+	// their order, and the switches of a tool server, as one consistent state.
+	TopicPolicy(ctx context.Context, topicID, serverID string) (chat.TopicPolicy, error)
 }
 
-// Judge gives verdicts by the rules that are stored. It is safe for
-// concurrent use.
+// Judge gives verdicts by the rules and switches that are stored. It is safe
+// for concurrent use.
 type Judge struct {
 	*Rules
 	store Store
@@ -28,24 +28,46 @@ func New(store Store, log *slog.Logger) *Judge {
 	return &Judge{Rules: &Rules{}, store: store, log: log}
 }
 
-// Judge gives the verdict on a call by the rules and the mode of this moment.
-// principal is whose message led to the call. An error means that the rules
-// could not be read; there is no verdict then.
+// Judge gives the verdict on a call by the rules, the switches and the modes
+// of this moment. principal is whose message led to the call. An error means
+// that they could not be read; there is no verdict then.
 func (j *Judge) Judge(ctx context.Context, topicID, principal string, tool chat.Tool, call chat.ToolCall) (chat.Judgement, error) {
-	p, err := j.store.TopicPolicy(ctx, topicID)
+	p, err := j.store.TopicPolicy(ctx, topicID, tool.ServerID)
 	if err != nil {
 		return chat.Judgement{}, fmt.Errorf("read the policy: %w", err)
 	}
+	switch {
+	case p.Switches != nil:
+		tool.Policy = p.Switches.Policy(tool.Tool)
+		tool.Policy.Disabled = tool.Policy.Disabled || p.ServerDisabled
+	case tool.Identity != "": // of a server that was configured, and has been removed
+		tool.Policy = chat.ToolPolicy{Disabled: tool.Policy.Disabled}
+	}
+	return j.judge(ctx, p, principal, tool, call), nil
+}
+
+// JudgeAs gives the verdict that Judge would give if the tool's server had
+// these switches.
+func (j *Judge) JudgeAs(ctx context.Context, topicID, principal string, tool chat.Tool, call chat.ToolCall, as chat.Switches) (chat.Judgement, error) {
+	p, err := j.store.TopicPolicy(ctx, topicID, "")
+	if err != nil {
+		return chat.Judgement{}, fmt.Errorf("read the policy: %w", err)
+	}
+	tool.Policy = as.Policy(tool.Tool)
+	return j.judge(ctx, p, principal, tool, call), nil
+}
+
+func (j *Judge) judge(ctx context.Context, p chat.TopicPolicy, principal string, tool chat.Tool, call chat.ToolCall) chat.Judgement {
 	match := j.Matcher()
 	return chat.Judge(tool, call, chat.PolicyInput{
-		Modes: []chat.Mode{p.Mode}, Rules: p.Rules, Topic: p.Topic, Principal: principal,
+		Modes: p.Modes, Rules: p.Rules, Topic: p.Topic, Principal: principal,
 		Match: func(r chat.Rule, f *chat.Facts) (bool, error) {
 			held, err := match(r, f)
 			if err != nil { // what went wrong may quote the input, and is not logged
 				j.log.WarnContext(ctx, "policy rule cannot be evaluated, and so it asks",
-					slog.String("rule_id", r.ID), slog.Int("rule_version", r.Version), slog.String("topic_id", topicID))
+					slog.String("rule_id", r.ID), slog.Int("rule_version", r.Version), slog.String("topic_id", p.Topic.ID))
 			}
 			return held, err
 		},
-	}), nil
+	})
 }

@@ -20,17 +20,63 @@ type stored struct {
 	err error
 }
 
-func (s *stored) TopicPolicy(_ context.Context, topicID string) (chat.TopicPolicy, error) {
+func (s *stored) TopicPolicy(_ context.Context, topicID, serverID string) (chat.TopicPolicy, error) {
 	if topicID != "t1" {
 		return chat.TopicPolicy{}, chat.NotFound("There is no topic %s.", topicID)
 	}
-	return s.p, s.err
+	p := s.p
+	if p.ServerDisabled = serverID == "off"; serverID != "known" && serverID != "off" {
+		p.Switches = nil
+	}
+	return p, s.err
+}
+
+// What is stored of a tool's server is the truth at every verdict; what came
+// with the tool counts only where nothing can be stored.
+func TestJudgeReadsTheSwitchesOfTheMoment(t *testing.T) {
+	t.Parallel()
+	s := &stored{p: chat.TopicPolicy{Topic: chat.TopicFacts{ID: "t1"}, Modes: []chat.Mode{chat.ModeDefault}}}
+	j := policy.New(s, slog.New(slog.DiscardHandler))
+	allowed, disabled := chat.ToolPolicy{AutoApprove: true}, chat.ToolPolicy{Disabled: true}
+	for _, tt := range []struct {
+		name     string
+		server   string
+		identity string
+		own      chat.ToolPolicy
+		switches *chat.Switches
+		want     string
+	}{
+		{"stored as allowed", "known", "i", chat.ToolPolicy{}, &chat.Switches{AutoApproveTools: []string{"write"}}, chat.ByAutoApprove},
+		{"stored as nothing, cached as allowed", "known", "i", allowed, &chat.Switches{}, chat.ByDefault},
+		{"stored as always asked, cached as allowed", "known", "i", allowed, &chat.Switches{AlwaysAskTools: []string{"write"}}, chat.ByAlwaysAsk},
+		{"stored as switched off", "known", "i", allowed, &chat.Switches{DisabledTools: []string{"write"}}, chat.ByDisabled},
+		{"stored as switched off with its server", "off", "i", allowed, &chat.Switches{AutoApproveTools: []string{"write"}}, chat.ByDisabled},
+		{"removed, cached as allowed", "removed", "i", allowed, nil, chat.ByDefault},
+		{"removed, cached as switched off", "removed", "i", disabled, nil, chat.ByDisabled},
+		{"nothing is ever stored of it", "other", "", allowed, nil, chat.ByAutoApprove},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s.p.Switches = tt.switches
+			tool := chat.Tool{Name: "s__write", ServerID: tt.server, Tool: "write", Identity: tt.identity, Policy: tt.own}
+			got, err := j.Judge(t.Context(), "t1", "ada", tool, chat.ToolCall{})
+			if err != nil || got.Rule != tt.want {
+				t.Errorf("got %+v, %v, want %s", got, err, tt.want)
+			}
+			as, err := j.JudgeAs(t.Context(), "t1", "ada", tool, chat.ToolCall{}, chat.Switches{AutoApproveTools: []string{"write"}})
+			if err != nil || as.Rule != chat.ByAutoApprove {
+				t.Errorf("with other switches: got %+v, %v", as, err)
+			}
+		})
+	}
+	if _, err := j.JudgeAs(t.Context(), "t2", "ada", chat.Tool{}, chat.ToolCall{}, chat.Switches{}); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestJudgeReadsThePolicyOfTheMoment(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	s := &stored{p: chat.TopicPolicy{Topic: chat.TopicFacts{ID: "t1", Title: "Notes"}, Mode: chat.ModeDefault}}
+	s := &stored{p: chat.TopicPolicy{Topic: chat.TopicFacts{ID: "t1", Title: "Notes"}, Modes: []chat.Mode{chat.ModeDefault}}}
 	j := policy.New(s, slog.New(slog.NewTextHandler(&log, nil)))
 	tool := chat.Tool{Name: "files__write", Server: "files", Tool: "write"}
 	call := chat.ToolCall{Input: json.RawMessage(`{"path":"/secret/place"}`)}
@@ -49,7 +95,7 @@ func TestJudgeReadsThePolicyOfTheMoment(t *testing.T) {
 	if got := judge(); got.Verdict != chat.VerdictAllow || got.RuleID != "r1" {
 		t.Errorf("a rule that allows: got %+v", got)
 	}
-	s.p.Mode = chat.ModeAskAll
+	s.p.Modes = []chat.Mode{chat.ModeDefault, chat.ModeAskAll}
 	if got := judge(); got.Verdict != chat.VerdictAsk || got.Rule != chat.ByAskAll {
 		t.Errorf("ask-all: got %+v", got)
 	}

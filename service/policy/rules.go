@@ -29,12 +29,17 @@ type compiled struct {
 func (r *Rules) Check(expression string) error { return r.find(expression).err }
 
 // Matcher returns a function that evaluates rules for one judgement after
-// another. It must not be used by two goroutines at once.
+// another. What a rule may cost is bounded, and so is what the rules of one
+// judgement and those of all may; a rule that costs more fails, but a cheap one
+// never does for what others cost. The function must not be used by two
+// goroutines at once.
 func (r *Rules) Matcher() chat.Match {
+	m := &meter{all: maxMatcher}
 	var v *view
 	return func(rule chat.Rule, facts *chat.Facts) (bool, error) {
 		if v == nil || v.facts != facts {
-			v = &view{facts: facts}
+			v = &view{facts: facts, meter: m}
+			m.next()
 		}
 		c := r.find(rule.Expression)
 		if c.err != nil {
@@ -52,6 +57,7 @@ func holds(p cel.Program, v *view) (held bool, err error) {
 			held, err = false, errors.New("the expression cannot be evaluated")
 		}
 	}()
+	v.meter.start()
 	out, _, err := p.Eval(v)
 	if err != nil {
 		return false, fmt.Errorf("evaluate: %w", err)

@@ -91,45 +91,6 @@ func TestWhatIsWrongWithAnExpressionIsSaidInOneSentence(t *testing.T) {
 	}
 }
 
-func TestNumbersNeverMatchAnother(t *testing.T) {
-	t.Parallel()
-	var r policy.Rules
-	for _, tt := range []struct{ input, expression, want string }{
-		{`{"n":9007199254740993}`, `input.n == 9007199254740993`, "true"},
-		{`{"n":9007199254740993}`, `input.n == 9007199254740992`, "false"},
-		{`{"n":9007199254740992}`, `input.n == 9007199254740993`, "false"},
-		{`{"n":9007199254740992.0}`, `input.n == 9007199254740993`, "false"},
-		{`{"n":9007199254740992.0}`, `input.n == 9007199254740992`, "true"},
-		{`{"n":9.007199254740992e15}`, `input.n == 9007199254740992`, "true"},
-		{`{"n":9007199254740993.0}`, `input.n == 9007199254740992`, "fails"},
-		{`{"n":9223372036854775807}`, `input.n == 9223372036854775807`, "true"},
-		{`{"n":9223372036854775808}`, `input.n > 1`, "fails"},
-		{`{"n":-9223372036854775808}`, `input.n < 0`, "true"},
-		{`{"n":123456789012345678901234567890}`, `input.n == 1`, "fails"},
-		{`{"n":123456789012345678901234567890,"path":"/etc"}`, `input.path == "/etc"`, "fails"},
-		{`{"a":[{"b":18446744073709551616}]}`, `has(input.a)`, "fails"},
-		{`{"n":123456789012345678901234567890}`, `tool == "write_file"`, "true"},
-		{`{"n":0.1}`, `input.n == 0.1`, "true"},
-		{`{"n":0.1000000000000000000001}`, `input.n == 0.1`, "fails"},
-		{`{"n":0.1000000000000000000001}`, `input.n <= 0.1`, "fails"},
-		{`{"n":1.0}`, `input.n == 1`, "true"},
-		{`{"n":1e3}`, `input.n == 1000`, "true"},
-		{`{"n":1e400}`, `input.n > 1`, "fails"},
-		{`{"n":1e-400}`, `input.n > 0`, "fails"},
-		{`{"n":1e999999999999999999999}`, `input.n > 1`, "fails"},
-		{`{"n":1e30}`, `input.n > 9223372036854775807`, "true"},
-		{`{"n":-0.0}`, `input.n == 0`, "true"},
-		{`{"n":0e5}`, `input.n == 0`, "true"},
-		{`{"n":-0}`, `input.n == 0`, "true"},
-		{`{"n":2.50}`, `input.n == 2.5`, "true"},
-		{`{"n":"3"}`, `input.n == 3`, "false"},
-	} {
-		if got := eval(&r, tt.expression, facts(tt.input)); got != tt.want {
-			t.Errorf("%s on %s: got %s, want %s", tt.expression, tt.input, got, tt.want)
-		}
-	}
-}
-
 func TestInputThatIsNoObjectFailsTheRulesThatLookAtIt(t *testing.T) {
 	t.Parallel()
 	var r policy.Rules
@@ -170,6 +131,11 @@ func TestWhatWouldTakeTooLongFails(t *testing.T) {
 		`input.xs.all(x, !(input.deep in [1, 2]) && input.deep != 1)`,
 		`input.xs.all(x, !(2 in input.xs))`,
 		`input.xs.all(x, input.xs + input.xs != [])`,
+		`input.xs.all(x, size(input.xs + input.xs) > 0)`,
+		`input.xs.all(x, !has(input.deep.a) || !(input.s in input.deep))`,
+		`input.xs.all(x, (x == 1 ? input.s : input.t).startsWith("a"))`,
+		`input.xs.all(x, {"a": 1}[x == 1 ? "a" : input.t] == input.xs[0] && {"b": 1}[input.s] == 1 || true)`,
+		`input.xs.all(x, timestamp("2026-01-01T00:00:00Z").getHours("Europe/Berlin") < 24)`,
 	} {
 		if got := eval(&r, expression, facts(input)); got != "fails" {
 			t.Errorf("%s: got %s", expression, got)

@@ -22,12 +22,13 @@ type Options struct {
 	MaxTurns    int           // turns that run here at once; 64
 	MaxSteps    int           // model steps of a turn; 50
 	MaxParallel int           // calls of a step that run at once; 8
-	ToolTimeout time.Duration // of one run; then its outcome is unknown; 10 min
+	ToolTimeout time.Duration // of one run, without what it waits for answers; then its outcome is unknown; 10 min
 	StopGrace   time.Duration // for an owner to let go of a stopped turn; 10 s
 	// ShutdownGrace is how long a clean shutdown waits for running calls.
 	// Model streams are cut at once: their step is asked again. 10 s.
 	ShutdownGrace time.Duration
-	Logger        *slog.Logger // discards by default
+	Expiry        time.Duration // of an approval that nobody decides; 0 is never
+	Logger        *slog.Logger  // discards by default
 }
 
 func (o Options) withDefaults() Options {
@@ -68,7 +69,9 @@ type Engine struct {
 
 	mu   sync.Mutex
 	runs map[string]*run // by turn id
-	wg   sync.WaitGroup
+	// questions are those that calls wait for here, by their ids.
+	questions map[string]chan<- struct{}
+	wg        sync.WaitGroup
 }
 
 // New returns an engine that runs nothing yet.
@@ -76,7 +79,7 @@ func New(store Store, models Models, tools Tools, policy Policy, live Live, opt 
 	opt = opt.withDefaults()
 	return &Engine{
 		store: store, models: models, tools: tools, policy: policy, live: live, opt: opt, log: opt.Logger,
-		wake: make(chan struct{}, 1), runs: map[string]*run{},
+		wake: make(chan struct{}, 1), runs: map[string]*run{}, questions: map[string]chan<- struct{}{},
 	}
 }
 

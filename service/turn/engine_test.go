@@ -31,14 +31,19 @@ type model func(ctx context.Context, n int, p chat.Prompt, emit func(chat.Stream
 // tools runs every call of its one tool.
 type tools func(ctx context.Context, input json.RawMessage, progress func(string)) chat.Result
 
+// ask asks the person.
+type ask = func(context.Context, chat.Question) (chat.Answer, error)
+
 // bench is an engine on a real database, with a model and tools made of
 // functions.
 type bench struct {
-	t      *testing.T
-	store  *faulty
-	opt    turn.Options
-	model  model
-	run    tools
+	t     *testing.T
+	store *faulty
+	opt   turn.Options
+	model model
+	run   tools
+	// asking, if it is set, runs the calls in place of run.
+	asking func(ctx context.Context, ask ask) chat.Result
 	policy turn.Policy
 	tool   atomic.Pointer[chat.Tool]
 	asked  atomic.Int32
@@ -61,7 +66,7 @@ func newBench(t *testing.T) *bench {
 		}
 	})
 	b := &bench{t: t, store: &faulty{Store: store}, opt: turn.Options{Logger: slog.New(slog.NewTextHandler(testLog{t}, nil)), Poll: 20 * time.Millisecond, Lease: time.Minute, Heartbeat: 20 * time.Millisecond}}
-	b.tool.Store(&chat.Tool{Name: "s__t", Server: "s", ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{"type":"object"}`), Policy: chat.ToolPolicy{AutoApprove: true}})
+	b.tool.Store(&chat.Tool{Name: "s__t", Server: "s", ServerID: "s", Tool: "t", Title: "Do it", InputSchema: json.RawMessage(`{"type":"object"}`), Policy: chat.ToolPolicy{AutoApprove: true}})
 	b.policy = policy.New(store, b.opt.Logger)
 	b.run = func(context.Context, json.RawMessage, func(string)) chat.Result {
 		return chat.Result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`"done"`)}
@@ -115,8 +120,11 @@ func (b *bench) Validate(_ chat.Tool, input json.RawMessage) error {
 	return nil
 }
 
-func (b *bench) Call(ctx context.Context, _ chat.Tool, input json.RawMessage, progress func(string)) chat.Result {
+func (b *bench) Call(ctx context.Context, _ chat.Tool, input json.RawMessage, progress func(string), ask ask) chat.Result {
 	b.ran.Add(1)
+	if b.asking != nil {
+		return b.asking(ctx, ask)
+	}
 	return b.run(ctx, input, progress)
 }
 
@@ -183,6 +191,7 @@ type recorder struct {
 
 func (r *recorder) Begin(chat.Fence, int64, int) { r.mu.Lock(); r.open++; r.mu.Unlock() }
 func (r *recorder) End(chat.Fence)               {}
+func (r *recorder) Settings(chat.SettingsKind)   {}
 func (r *recorder) Delta(chat.Fence, chat.Delta) { r.mu.Lock(); r.deltas++; r.mu.Unlock() }
 func (r *recorder) Progress(_ chat.Fence, _ int, text string) {
 	r.mu.Lock()
@@ -488,13 +497,14 @@ func TestWhatRunsIsWhatWasShown(t *testing.T) {
 			t.InputSchema = json.RawMessage(`{"type":"object","maxProperties":1}`)
 			return t
 		},
-		"Server": func(t *chat.Tool) *chat.Tool { t.ServerID = "another"; return t },
+		"Server":   func(t *chat.Tool) *chat.Tool { t.ServerID = "another"; return t },
+		"Identity": func(t *chat.Tool) *chat.Tool { t.Identity = "2"; return t },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			asks := *b.tool.Load()
-			asks.Policy.AutoApprove = false
+			asks.Policy.AutoApprove, asks.Identity = false, "1"
 			b.tool.Store(&asks)
 			b.start()
 			topic := b.send("p/m")
@@ -506,6 +516,46 @@ func TestWhatRunsIsWhatWasShown(t *testing.T) {
 			c := m.Parts.Calls()[0].Call
 			if b.ran.Load() != 0 || c.State != chat.CallOutputError || c.ToolMetadata.Outcome != chat.OutcomeUnavailable || !c.Approval.Granted() {
 				t.Errorf("ran %d times: %s %+v %+v", b.ran.Load(), c.State, c.ToolMetadata, c.Approval)
+			}
+		})
+	}
+}
+
+func TestCallsThatCannotRunSayOfTheirToolWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		input   string
+		known   bool
+		outcome chat.Outcome
+	}{
+		"UnknownTool":  {`{}`, false, chat.OutcomeUnavailable},
+		"InvalidInput": {`{"invalid":1}`, true, chat.OutcomeInvalid},
+		"NotJSON":      {`{"x":`, true, chat.OutcomeInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.tool.Store(nil)
+			if tt.known {
+				b.tool.Store(&chat.Tool{Name: "s__t", Server: "s", ServerID: "s", Tool: "t", Title: "Do it", Identity: "1", InputSchema: json.RawMessage(`{}`)})
+			}
+			b.model = func(_ context.Context, n int, _ chat.Prompt, emit func(chat.StreamEvent)) error {
+				if n == 1 {
+					callTool(emit, "c", tt.input)
+				}
+				return nil
+			}
+			b.start()
+			c := b.until(b.send("p/m"), chat.TopicDone).Parts.Calls()[0].Call
+			m := c.ToolMetadata
+			if c.State != chat.CallOutputError || m.Outcome != tt.outcome || m.Verdict != "" || m.Model != "p/m" || m.Step != 1 || b.ran.Load() != 0 {
+				t.Errorf("ran %d times: %s %+v", b.ran.Load(), c.State, m)
+			}
+			if known := m.ServerID == "s" && m.Tool == "t" && m.ServerIdentity == "1" && m.InputSchema != nil && c.Title == "Do it"; known != tt.known {
+				t.Errorf("of its tool it says %+v", m)
+			}
+			if !tt.known && (m.Server != "" || m.ServerID != "" || m.Tool != "" || c.Title != "") {
+				t.Errorf("of a tool that there is not it says %+v", m)
 			}
 		})
 	}

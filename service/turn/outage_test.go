@@ -80,7 +80,7 @@ func TestALateWordOfAStopDoesNotEndTheRetry(t *testing.T) {
 	b.engine = engine // not running yet: the turn is queued when it is stopped
 	topic := b.send("p/m")
 	late := lateCancel{engine, make(chan struct{}), make(chan struct{})}
-	svc := service.New(b.store.Store, late, &b.live, nil, nil, service.Options{})
+	svc := service.New(service.Deps{Store: b.store.Store, Engine: late, Live: &b.live}, service.Options{})
 	stopped := make(chan error, 1)
 	go func() {
 		_, err := svc.Stop(context.Background(), topic)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/assent-chat/assent/service/chat"
 	"github.com/assent-chat/assent/service/turn"
@@ -214,6 +215,7 @@ func TestWithoutAVerdictNothingRuns(t *testing.T) {
 func TestATopicThatIsGoneTakesItsTurnWithIt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.opt.Heartbeat = time.Hour // it would find out first on a slow machine
 	good := b.policy
 	deleted := make(chan string, 1)
 	b.policy = judgeFunc(func(ctx context.Context, topicID, principal string, tool chat.Tool, call chat.ToolCall) (chat.Judgement, error) {

@@ -81,8 +81,11 @@ type Tools interface {
 	// *chat.InputError.
 	Validate(tool chat.Tool, input json.RawMessage) error
 	// Call runs a tool and always says what became of it. If ctx ends first
-	// the outcome is unknown.
-	Call(ctx context.Context, tool chat.Tool, input json.RawMessage, progress func(string)) chat.Result
+	// the outcome is unknown. Meanwhile it may tell its progress, and ask the
+	// person what its server wants to know; an error of ask means that nobody
+	// will answer.
+	Call(ctx context.Context, tool chat.Tool, input json.RawMessage, progress func(string),
+		ask func(context.Context, chat.Question) (chat.Answer, error)) chat.Result
 }
 
 // Policy says whether a call may run.

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -204,15 +205,9 @@ func (r *run) runOne(c chat.PlacedCall, tools map[string]chat.Tool) error {
 			return chat.Overrule(call, j, reason, at)
 		})
 	}
-	calls, err := r.edit(func(calls []chat.PlacedCall, at time.Time) []chat.PlacedCall {
-		for _, now := range calls {
-			if now.Position == c.Position {
-				if next, err := chat.Start(now.Call, at); err == nil {
-					return []chat.PlacedCall{{Position: c.Position, Call: next}}
-				}
-			}
-		}
-		return nil
+	calls, err := r.editAt(c.Position, func(call chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
+		next, err := chat.Start(call, at)
+		return next, err == nil
 	})
 	if err != nil {
 		return err
@@ -221,13 +216,24 @@ func (r *run) runOne(c chat.PlacedCall, tools map[string]chat.Tool) error {
 		// Under our epoch nobody else starts it, so one that is started and not
 		// settled is ours to run, also if a first answer of the database was lost.
 		if now.Position == c.Position && now.Call.Started() && !now.Call.State.Settled() {
-			ctx, cancel := context.WithTimeout(r.ctx, r.e.opt.ToolTimeout)
-			defer cancel()
-			result := r.e.tools.Call(ctx, tool, now.Call.Input, func(text string) { r.e.live.Progress(r.fence, c.Position, text) })
-			return r.finish(c.Position, result)
+			return r.finish(c.Position, r.call(c.Position, tool, now.Call.Input))
 		}
 	}
 	return nil
+}
+
+// call runs the tool of a call that is recorded as started.
+func (r *run) call(position int, tool chat.Tool, input json.RawMessage) chat.Result {
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(nil)
+	watch := newStopwatch(r.e.opt.ToolTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer watch.stop()
+	progress := func(text string) { r.e.live.Progress(r.fence, position, text) }
+	return r.e.tools.Call(ctx, tool, input, progress, func(ctx context.Context, q chat.Question) (chat.Answer, error) {
+		watch.pause()
+		defer watch.resume()
+		return r.put(ctx, position, q)
+	})
 }
 
 // changed says why a call that was allowed must not run after all: what would
@@ -251,17 +257,22 @@ func (r *run) finish(position int, result chat.Result) error {
 
 // settleAt settles the call at a position by a rule of chat.
 func (r *run) settleAt(position int, settle func(chat.ToolCall, time.Time) (chat.ToolCall, bool)) error {
-	_, err := r.edit(func(calls []chat.PlacedCall, at time.Time) []chat.PlacedCall {
+	_, err := r.editAt(position, settle)
+	return err
+}
+
+// editAt changes the call at a position, unless edit says that it stays.
+func (r *run) editAt(position int, edit func(chat.ToolCall, time.Time) (chat.ToolCall, bool)) ([]chat.PlacedCall, error) {
+	return r.edit(func(calls []chat.PlacedCall, at time.Time) []chat.PlacedCall {
 		for _, now := range calls {
 			if now.Position == position {
-				if next, ok := settle(now.Call, at); ok {
+				if next, ok := edit(now.Call, at); ok {
 					return []chat.PlacedCall{{Position: position, Call: next}}
 				}
 			}
 		}
 		return nil
 	})
-	return err
 }
 
 func (r *run) edit(edit chat.Edit) (calls []chat.PlacedCall, err error) {

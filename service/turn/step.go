@@ -166,6 +166,7 @@ func notice(reply chat.Reply) *chat.TurnError {
 type verdict struct {
 	chat.Judgement
 	approvalID string
+	expiry     time.Duration // of the question; 0 is never
 }
 
 func (v verdict) apply(p chat.Part, at time.Time) chat.Part {
@@ -175,7 +176,7 @@ func (v verdict) apply(p chat.Part, at time.Time) chat.Part {
 	}
 	switch v.Verdict {
 	case chat.VerdictAsk:
-		return chat.Ask(call, v.approvalID, at)
+		return chat.ExpireAfter(chat.Ask(call, v.approvalID, at), v.expiry)
 	case chat.VerdictDeny:
 		return chat.Refuse(call, v.approvalID, v.Judgement, at)
 	case chat.VerdictAllow:
@@ -191,6 +192,7 @@ func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdi
 	if call.ToolMetadata != nil {
 		meta.Outcome = call.ToolMetadata.Outcome
 	}
+	call.ToolMetadata = &meta
 	var tool chat.Tool
 	known := false
 	for _, t := range tools {
@@ -200,16 +202,13 @@ func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdi
 		}
 	}
 	if known {
-		meta.Server, meta.ServerID, meta.Tool, meta.Title = tool.Server, tool.ServerID, tool.Tool, tool.Title
-		meta.Annotations, meta.InputSchema = tool.Annotations, tool.InputSchema
+		call = chat.Describe(call, tool)
 	}
 	refuse := func(o chat.Outcome, text string) (chat.ToolCall, verdict, error) {
-		call.State, call.ErrorText, meta.Outcome = chat.CallOutputError, text, o
-		call.ToolMetadata = &meta
+		call.State, call.ErrorText, call.ToolMetadata.Outcome = chat.CallOutputError, text, o
 		return call, verdict{}, nil
 	}
 	if call.State.Settled() { // its arguments were not JSON
-		call.ToolMetadata = &meta
 		return call, verdict{}, nil
 	}
 	if !known {
@@ -218,13 +217,11 @@ func (r *run) judge(call chat.ToolCall, tools []chat.Tool) (chat.ToolCall, verdi
 	if err := r.e.tools.Validate(tool, call.Input); err != nil {
 		return refuse(chat.OutcomeInvalid, "The call was not run: "+sentence(err))
 	}
-	call.Title = tool.Title
-	call.ToolMetadata = &meta
 	j, err := r.judgement(tool, call)
 	if err != nil {
 		return call, verdict{}, err
 	}
-	v := verdict{Judgement: j}
+	v := verdict{Judgement: j, expiry: r.e.opt.Expiry}
 	if v.Verdict != chat.VerdictAllow {
 		v.approvalID = rand.Text()
 	}

@@ -64,6 +64,8 @@ type Client struct {
 	Reopen string
 	// Events counts what was received, by name.
 	Events map[string]int
+	// Settings counts how often settings of each kind were said to have changed.
+	Settings map[chat.SettingsKind]int
 
 	titleRevs map[string]int64
 }
@@ -91,11 +93,15 @@ func (c *Client) Apply(ev chat.LiveEvent) error {
 	if c.Topics == nil {
 		c.Topics, c.Statuses = map[string]*Topic{}, map[string]chat.Status{}
 		c.Titles, c.titleRevs, c.Events = map[string]string{}, map[string]int64{}, map[string]int{}
+		c.Settings = map[chat.SettingsKind]int{}
 	}
 	c.LastID = ev.ID
 	c.Events[ev.Name]++
-	if ev.Name == "status" {
+	switch ev.Name {
+	case "status":
 		return c.status(ev.Data)
+	case "settings":
+		return c.settings(ev.Data)
 	}
 	var e struct {
 		envelope
@@ -193,6 +199,20 @@ func (c *Client) status(data []byte) error {
 		return fmt.Errorf("status event: %w", err)
 	}
 	c.keep(st)
+	return nil
+}
+
+func (c *Client) settings(data []byte) error {
+	var s struct {
+		Changed chat.SettingsKind `json:"changed"`
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("settings event: %w", err)
+	}
+	if s.Changed == "" {
+		return fmt.Errorf("settings event says nothing: %s", data)
+	}
+	c.Settings[s.Changed]++
 	return nil
 }
 
