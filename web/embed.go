@@ -17,15 +17,17 @@ import (
 var files embed.FS
 
 // policy lets the page load its own files and talk to its own server, and
-// nothing else: no foreign script, no image that carries something away, no
-// frame around an Approve button.
+// nothing else: no foreign script, no image or sound that carries something
+// away (what a tool gave is in the page already), no frame around an Approve
+// button.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
-	"connect-src 'self'; worker-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	"media-src data:; connect-src 'self'; worker-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Handler serves the page. The files under /assets/ have their content's hash
 // in their names and may be kept for ever; every other file is asked for anew
-// each time. The page itself is served for / and below /t/, where a topic's
-// address is the page's own to read. Whatever is neither answers 404.
+// each time. The page itself is served for /, below /t/ and for /settings and
+// what is below it: these addresses are the page's own to read. Whatever is
+// neither answers 404.
 func Handler() http.Handler {
 	dist, err := fs.Sub(files, "dist")
 	if err != nil {
@@ -47,7 +49,7 @@ func handler(dist fs.FS) http.Handler {
 		}
 
 		name := strings.TrimPrefix(path.Clean(r.URL.Path), "/")
-		if name == "" || strings.HasPrefix(name, "t/") {
+		if name == "" || name == "settings" || strings.HasPrefix(name, "t/") || strings.HasPrefix(name, "settings/") {
 			name = "index.html"
 		}
 		// Hidden files speak of the build and are nobody's to read.

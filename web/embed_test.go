@@ -28,7 +28,7 @@ func TestHandlerServesThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []string{"/", "/t/0193a1c2-7f00", "/t/a.b", "/t/a/", "/?x=1"} {
+	for _, target := range []string{"/", "/t/0193a1c2-7f00", "/t/a.b", "/t/a/", "/?x=1", "/settings", "/settings/servers/a%20b", "/settings/rules/"} {
 		t.Run(target, func(t *testing.T) {
 			w := serve(http.MethodGet, target)
 			if w.Code != http.StatusOK {
@@ -55,7 +55,7 @@ func TestHandlerServesThePage(t *testing.T) {
 func TestHandlerForbidsWhatThePageDoesNotNeed(t *testing.T) {
 	got := serve(http.MethodGet, "/").Header().Get("Content-Security-Policy")
 	for _, directive := range []string{
-		"default-src 'none'", "script-src 'self'", "img-src 'self' data:", "connect-src 'self'", "worker-src 'self'",
+		"default-src 'none'", "script-src 'self'", "img-src 'self' data:", "media-src data:", "connect-src 'self'", "worker-src 'self'",
 		"form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
 	} {
 		if !slices.Contains(strings.Split(got, "; "), directive) {
@@ -91,7 +91,7 @@ func TestHandlerServesEveryAssetForEver(t *testing.T) {
 }
 
 func TestHandlerRefusesEverythingElse(t *testing.T) {
-	for _, target := range []string{"/assets/gone-12345678.js", "/assets/", "/assets", "/t", "/.sources", "/index", "/x", "/assets/../.sources"} {
+	for _, target := range []string{"/assets/gone-12345678.js", "/assets/", "/assets", "/t", "/.sources", "/index", "/x", "/settingsx", "/assets/../.sources"} {
 		if w := serve(http.MethodGet, target); w.Code != http.StatusNotFound {
 			t.Errorf("GET %s: status %d", target, w.Code)
 		}

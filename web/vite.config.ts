@@ -7,7 +7,7 @@ import { fingerprint } from './scripts/sources.mjs'
 
 // Every path that is the server's own; the development server passes them on.
 const api = [
-  '/topics', '/approvals', '/audit', '/models', '/providers', '/events', '/login', '/session', '/logout',
+  '/topics', '/approvals', '/questions', '/policy', '/mcp-servers', '/assistants', '/audit', '/models', '/providers', '/events', '/login', '/session', '/logout',
   '/healthz', '/readyz', '/metrics', '/openapi.yaml', '/docs', '/licenses.txt',
 ]
 const target = process.env.ASSENT_URL ?? 'http://127.0.0.1:8420'

@@ -30,8 +30,9 @@ async function freePort() {
 }
 
 export class Assent {
-  constructor(binary) {
+  constructor(binary, env = {}) {
     this.binary = binary
+    this.env = env
     this.dataDir = mkdtempSync(join(tmpdir(), 'assent-e2e-'))
   }
 
@@ -40,7 +41,7 @@ export class Assent {
     this.port ??= await freePort()
     this.url = `http://127.0.0.1:${this.port}`
     this.child = spawn(this.binary, [], {
-      env: { PATH: process.env.PATH, HOME: this.dataDir, ASSENT_DATA_DIR: this.dataDir, ASSENT_ADDR: `127.0.0.1:${this.port}` },
+      env: { PATH: process.env.PATH, HOME: this.dataDir, ASSENT_DATA_DIR: this.dataDir, ASSENT_ADDR: `127.0.0.1:${this.port}`, ...this.env },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     let log = ''
@@ -79,8 +80,8 @@ export class Assent {
   }
 
   /** A topic in which a message was sent. */
-  async topic(text) {
-    const { id } = await this.call('POST', '/topics', {})
+  async topic(text, start = {}) {
+    const { id } = await this.call('POST', '/topics', start)
     await this.call('POST', `/topics/${id}/messages`, { text })
     return id
   }

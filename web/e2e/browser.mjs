@@ -67,7 +67,7 @@ export async function count(locator, wanted) {
 // after the focus came. These let that much of the page's own time go by.
 const pageTime = (page, ms) => page.evaluate((wait) => new Promise((done) => setTimeout(done, wait)), ms)
 export async function rested(page) {
-  await page.locator('[data-approval], dialog[open]').first().waitFor()
+  await page.locator('[data-approval], [data-question], dialog[open]').first().waitFor()
   await pageTime(page, 500)
 }
 export const typed = (page) => pageTime(page, 600)

@@ -4,8 +4,12 @@
 import { createServer } from 'node:http'
 import { readFileSync } from 'node:fs'
 import { extname, join, normalize } from 'node:path'
+import { FakeSettings, fillSettings } from './fake-settings.mjs'
 
 const dist = join(import.meta.dirname, '..', 'dist')
+// 24 by 16 pixels, so that there is something to see.
+export const png =
+  'iVBORw0KGgoAAAANSUhEUgAAABgAAAAQCAIAAACDRijCAAAAH0lEQVR42mPQz79LEH0+lk4QMYwaNGrQqEGjBlFmEADFjrRfFA7OMwAAAABJRU5ErkJggg=='
 const types = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' }
 
 export const at = (minutesAgo) => new Date(Date.now() - minutesAgo * 60_000).toISOString()
@@ -32,10 +36,19 @@ export class FakeServer {
   topics = new Map()
   streams = new Set()
   signedIn = true
+  me = 'ada'
+  settings = new FakeSettings()
+  /** What `GET /policy/explain` says of a card, by approval id; and the questions' answers that came. */
+  explanations = new Map()
+  answers = []
+  /** Replaces the answer to the next answer of a question, as answerDecision does. */
+  answerQuestion = undefined
   /** The bodies of the decisions that came, as they came. */
   decisions = []
   /** Every message that was sent. */
   sent = []
+  /** The bodies of the topics that were created. */
+  created = []
   /** Replaces the answer to the next decision: (body) => ({status, body}), or 'drop' for as long as it stands. */
   answerDecision = undefined
 
@@ -52,7 +65,7 @@ export class FakeServer {
     await new Promise((done) => this.server.close(done))
   }
 
-  addTopic(id, title, { messages = [], queued = [], status = 'idle', updatedAt = at(3), hasMore = false } = {}) {
+  addTopic(id, title, { messages = [], queued = [], status = 'idle', updatedAt = at(3), hasMore = false, assistantId } = {}) {
     let parentId
     const full = messages.map((m, i) => {
       const message = {
@@ -67,7 +80,7 @@ export class FakeServer {
     const waiting = queued.map((text, i) => ({
       id: `${id}-q${i}`, role: 'user', parts: [{ type: 'text', text }], metadata: { status: 'queued', createdAt: at(1), updatedAt: at(1), revision: 1 },
     }))
-    const topic = { id, title, model: 'demo/guide', createdAt: updatedAt, updatedAt }
+    const topic = { id, title, model: 'demo/guide', assistantId, createdAt: updatedAt, updatedAt }
     this.topics.set(id, { topic, messages: full, queued: waiting, state: status, revision: 1, hasMore })
     return id
   }
@@ -75,8 +88,9 @@ export class FakeServer {
   status(id) {
     const t = this.topics.get(id)
     const pending = t.messages.flatMap((m) => m.parts).filter((p) => p.state === 'approval-requested').length
+    const asked = t.messages.flatMap((m) => m.parts).flatMap((p) => p.toolMetadata?.questions ?? []).filter((q) => q.action === undefined).length
     return {
-      topicId: id, revision: t.revision, status: t.state, activeExecutions: [], awaitingApprovalAnchors: [],
+      topicId: id, revision: t.revision, openQuestions: asked, status: t.state, activeExecutions: [], awaitingApprovalAnchors: [],
       pendingApprovals: pending, queuedMessages: t.queued.length,
     }
   }
@@ -117,10 +131,27 @@ export class FakeServer {
   }
 
   /** Applies a decision as some decider, and announces it. */
-  decide(topicId, { approvalId, approved, reason }, decidedBy = 'ada') {
+  decide(topicId, { approvalId, approved, reason, remember }, decidedBy = this.me) {
     const { message, position, part } = this.find(topicId, approvalId)
-    const approval = { ...part.approval, approved, reason, decidedAt: at(0), decidedBy, via: 'web' }
+    const approval = { ...part.approval, approved, reason, remember, decidedAt: at(0), decidedBy, via: 'web' }
     this.setPart(topicId, message.id, position, { ...part, state: approved ? 'approval-responded' : 'output-denied', approval })
+  }
+
+  /** Answers a question as some decider, and announces it. */
+  answer(topicId, questionId, { action, content }, answeredBy = this.me, more = {}) {
+    for (const m of this.topics.get(topicId).messages) {
+      m.parts.forEach((part, position) => {
+        const questions = part.toolMetadata?.questions
+        if (!questions?.some((q) => q.id === questionId)) return
+        const changed = questions.map((q) => (q.id === questionId ? { ...q, action, content, answeredAt: at(0), answeredBy, via: 'web', ...more } : q))
+        this.setPart(topicId, m.id, position, { ...part, toolMetadata: { ...part.toolMetadata, questions: changed } })
+      })
+    }
+  }
+
+  /** Says that settings have changed. */
+  announceSettings(changed) {
+    for (const stream of this.streams) this.write(stream, 'settings', { changed })
   }
 
   async handle(request, response) {
@@ -134,7 +165,7 @@ export class FakeServer {
     let body = ''
     for await (const chunk of request) body += chunk
 
-    const page = path === '/' || path.startsWith('/t/') ? '/index.html' : path
+    const page = path === '/' || path.startsWith('/t/') || path === '/settings' || path.startsWith('/settings/') ? '/index.html' : path
     if (page.startsWith('/assets/') || page === '/index.html' || page === '/favicon.svg') {
       try {
         const content = readFileSync(join(dist, normalize(page)))
@@ -147,14 +178,14 @@ export class FakeServer {
     }
     if (path === '/session' && request.method === 'POST') {
       this.signedIn = JSON.parse(body).token === 'right'
-      return this.signedIn ? say(200, { principal: { name: 'ada' } }) : problem(401, 'Not signed in')
+      return this.signedIn ? say(200, { principal: { name: this.me } }) : problem(401, 'Not signed in')
     }
     if (path === '/logout') {
       this.signedIn = false
       return say(204)
     }
     if (!this.signedIn) return problem(401, 'Not signed in')
-    if (path === '/session') return say(200, { principal: { name: 'ada' } })
+    if (path === '/session') return say(200, { principal: { name: this.me } })
     if (path === '/models') return say(200, { models: [{ name: 'demo/guide', provider: 'demo', title: 'Guide', fromEnvironment: false }] })
     if (path === '/events') {
       const topics = url.searchParams.getAll('topic')
@@ -167,9 +198,33 @@ export class FakeServer {
       for (const id of topics) this.write(stream, 'snapshot', this.snapshot(id))
       return
     }
-    const [, , topicId, what] = path.split('/')
+    if (path === '/policy/explain') {
+      const found = this.explanations.get(url.searchParams.get('approvalId'))
+      return found ? say(200, found) : problem(404, 'Not found', { detail: 'There is no such approval.' })
+    }
+    if (/^\/(mcp-servers|policy|assistants)(\/|$)/.test(path)) {
+      return this.settings.handle({ method: request.method, path, query: url.searchParams, body, me: this.me, say, problem, announce: (kind) => this.announceSettings(kind) })
+    }
+    if (path === '/topics' && request.method === 'POST') {
+      const wanted = JSON.parse(body)
+      this.created.push(wanted)
+      this.addTopic(`new-${this.created.length}`, '', { assistantId: wanted.assistantId, updatedAt: at(0) })
+      const topic = this.wireTopic(`new-${this.created.length}`)
+      this.broadcast('topic', { topicId: topic.id, revision: topic.revision, topic })
+      return say(201, topic)
+    }
+    const [, , topicId, what, , inner, questionId] = path.split('/')
     if (!path.startsWith('/topics/') || !this.topics.has(topicId)) return problem(404, 'Not found', { detail: 'There is no such topic.' })
     if (what === undefined) return say(200, this.wireTopic(topicId))
+    if (inner === 'questions') {
+      this.answers.push(body)
+      const answer = this.answerQuestion?.(body)
+      if (answer === 'drop') return void request.socket.destroy()
+      this.answerQuestion = undefined
+      if (answer) return problem(answer.status, answer.title ?? 'Conflict', answer.body)
+      this.answer(topicId, questionId, JSON.parse(body))
+      return say(200, { questionId, outcome: 'applied', answeredBy: this.me, answeredAt: at(0), revision: this.topics.get(topicId).revision })
+    }
     if (what === 'messages' && request.method === 'GET') return say(200, this.snapshot(topicId))
     if (what === 'messages') {
       this.sent.push(JSON.parse(body))
@@ -190,6 +245,23 @@ export class FakeServer {
   }
 }
 
+// A tenth of a second of silence.
+const wav = Buffer.concat([Buffer.from('UklGRkQDAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YSADAAA=', 'base64'), Buffer.alloc(800, 128)]).toString('base64')
+
+/** Every kind of field that a question can have. */
+export const questionSchema = {
+  type: 'object',
+  properties: {
+    project: { type: 'string', title: 'Project', enum: ['web', 'api'], enumNames: ['The page', 'The server'] },
+    urgency: { title: 'Urgency', type: 'string', oneOf: [{ const: 'high', title: 'Today' }, { const: 'low', title: 'Some day' }], default: 'low' },
+    reporter: { type: 'string', title: 'Your e-mail', format: 'email', description: 'Only the team sees it.' },
+    estimate: { type: 'integer', title: 'Hours', minimum: 0 },
+    notify: { type: 'boolean', title: 'Tell the team?', default: true },
+    summary: { type: 'string', title: 'In a few words', minLength: 3, maxLength: 500 },
+  },
+  required: ['project', 'notify', 'summary'],
+}
+
 const text = (value, state = 'done') => ({ type: 'text', text: value, state })
 let calls = 0
 export function call(tool, input, more = {}) {
@@ -200,7 +272,7 @@ export function call(tool, input, more = {}) {
     ...rest,
     approval: approval === null ? undefined : { id: `approval-${n}`, requestedAt: at(3), ...approval },
     toolMetadata: {
-      server: 'workspace', tool, title: { write_file: 'Write a file', delete_file: 'Delete a file', list_files: 'List files' }[tool] ?? tool,
+      server: 'workspace', serverId: 'workspace', tool, title: { write_file: 'Write a file', delete_file: 'Delete a file', list_files: 'List files' }[tool] ?? tool,
       annotations: { readOnlyHint: false, destructiveHint: tool === 'delete_file', openWorldHint: false },
       inputSchema: tool === 'write_file' ? { type: 'object', properties: { path: { type: 'string' }, content: { type: 'string' } }, required: ['path', 'content'], additionalProperties: false } : undefined,
       verdict: 'ask', model: 'demo/guide', step: 1, ...toolMetadata,
@@ -269,6 +341,85 @@ export function fill(server) {
       { role: 'assistant', status: 'pending', parts: [call('list_files', {}, { state: 'input-available', approval: null, toolMetadata: { verdict: 'allow', rule: 'auto-approve', startedAt: at(0) } })] },
     ],
   })
+  const explain = (part, alwaysAllow) => {
+    server.explanations.set(part.approval.id, { topicId: 'lasting', anchorId: 'lasting-m1', toolCallId: part.toolCallId, toolName: part.toolName, state: part.state, why: 'Nothing allows it.', alwaysAllow })
+    return part
+  }
+  const rule = (tool, server) =>
+    `The tool “${tool}” of the server “${server}” runs without asking: it is taken off the server's disabledAutoApproveTools. This holds in every chat and for every input. Deny rules, ask rules and chats that ask for everything still come first.`
+  server.addTopic('lasting', 'Cards that can be allowed for good', {
+    status: 'awaiting-approval',
+    messages: [
+      { role: 'user', parts: [text('Write some files')] },
+      {
+        role: 'assistant', status: 'pending',
+        parts: [
+          call('write_file', { path: 'old.txt', content: 'x' }, { state: 'output-available', output: { path: 'old.txt' }, approval: decided(true, { remember: 'always-allow' }), toolMetadata: { startedAt: at(2), finishedAt: at(2), outcome: 'ok', why: 'The settings of the server ask for this tool.' } }),
+          call('write_file', { path: 'two.txt', content: 'x' }, { state: 'output-available', output: { path: 'two.txt' }, approval: decided(true, { decidedBy: 'auto-approve', via: 'rule' }), toolMetadata: { verdict: 'allow', rule: 'auto-approve', startedAt: at(2), finishedAt: at(2), outcome: 'ok', why: 'This tool runs without asking, by the settings of its server.' } }),
+          explain(call('write_file', { path: 'three.txt', content: 'hello' }, { approval: { expiresAt: at(-40) } }), { serverId: 'workspace', server: 'workspace', tool: 'write_file', rule: rule('write_file', 'workspace'), effective: true, why: 'The settings of the server allow it then.', others: 2 }),
+          explain(call('delete_file', { path: 'three.txt' }, { approval: { expiresAt: at(-180) } }), { serverId: 'workspace', server: 'workspace', tool: 'delete_file', rule: rule('delete_file', 'workspace'), effective: false, why: 'The rule “Production asks” asks for this call.', others: 0 }),
+          explain(call('slow_task', { seconds: 5 }, { toolMetadata: { changed: 'The settings of the tool’s server changed: the call would reach it in another way.' } }), undefined),
+          call('old_tool', { id: 7 }, { toolMetadata: { server: 'tickets', serverId: 'srv-tickets', changed: 'The server does not offer this tool any more. If it is approved, the call fails, unless the tool has come back by then.', gone: true } }),
+        ],
+      },
+    ],
+  })
+  const running = (more) => call('file_ticket', { title: 'Broken login' }, { state: 'input-available', approval: null, toolMetadata: { server: 'tickets', serverId: 'srv-tickets', title: 'File a ticket', startedAt: at(1), ...more } })
+  server.addTopic('question', 'A tool asks', {
+    status: 'streaming',
+    messages: [
+      { role: 'user', parts: [text('File a ticket for the broken login')] },
+      { role: 'assistant', status: 'pending', parts: [text('I file it now.'), running({ questions: [{ id: 'q-open', askedAt: at(1), message: 'Some things are not clear yet.\nWhere does the ticket belong?', schema: questionSchema }] })] },
+    ],
+  })
+  server.addTopic('answered', 'What tools have asked', {
+    status: 'streaming',
+    messages: [
+      { role: 'user', parts: [text('File a ticket')] },
+      {
+        role: 'assistant', status: 'pending',
+        parts: [
+          running({
+            questions: [
+              { id: 'q-1', askedAt: at(4), message: 'How urgent is it?', action: 'accept', content: raw('{"urgency":"high","estimate":12345678901234567890}'), answeredAt: at(3), answeredBy: 'ada', via: 'web' },
+              { id: 'q-2', askedAt: at(3), message: 'Your home address?', action: 'decline', answeredAt: at(2), answeredBy: 'grace', via: 'api' },
+              { id: 'q-3', askedAt: at(2), message: 'Anything else?', action: 'cancel', answeredAt: at(1), answeredBy: 'ada', via: 'web' },
+              { id: 'q-4', askedAt: at(2), message: 'Still there?', action: 'cancel', answeredAt: at(1), resolution: 'cancelled' },
+            ],
+          }),
+        ],
+      },
+    ],
+  })
+  const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>').toString('base64')
+  server.addTopic('media', 'What tools give', {
+    status: 'done',
+    messages: [
+      { role: 'user', parts: [text('Show me')] },
+      {
+        role: 'assistant',
+        parts: [
+          call('take_picture', {}, {
+            state: 'output-available', approval: null, toolMetadata: { server: 'camera', serverId: 'srv-cam', verdict: 'allow', rule: 'auto-approve', startedAt: at(2), finishedAt: at(2), outcome: 'ok' },
+            output: {
+              content: [
+                { type: 'text', text: 'Here is the picture.' },
+                { type: 'image', data: png, mimeType: 'image/png' },
+                { type: 'image', data: svg, mimeType: 'image/svg+xml' },
+                { type: 'image', data: 'not base64!', mimeType: 'image/png' },
+                { type: 'audio', data: wav, mimeType: 'audio/wav' },
+                { type: 'resource_link', uri: 'https://example.test/report?id=7', name: 'report', title: 'The report', mimeType: 'text/html' },
+                { type: 'resource_link', uri: 'javascript:alert(1)', name: 'evil' },
+                { type: 'resource', resource: { uri: 'file:///notes.txt', mimeType: 'text/plain', text: 'a note' } },
+                { type: 'resource', resource: { uri: 'file:///x.zip', mimeType: 'application/zip', blob: 'UEsDBA==' } },
+              ],
+              structuredContent: raw('{"id":12345678901234567890,"ok":true,"nested":{"list":[1,2.50,{"deep":"value"}],"empty":{}}}'),
+            },
+          }),
+        ],
+      },
+    ],
+  })
   server.addTopic('failed', 'The model did not answer', {
     status: 'error', updatedAt: at(60), queued: ['And then?'],
     messages: [
@@ -288,5 +439,7 @@ export function fill(server) {
 
 if (process.argv[1] === import.meta.filename) {
   const server = await fill(new FakeServer()).start()
+  fillSettings(server.settings)
+  server.me = 'owner'
   console.log(server.url)
 }

@@ -1,15 +1,18 @@
-import { useEffect, useMemo, useRef, useState } from 'react'
+import { type ComponentType, useEffect, useMemo, useRef, useState } from 'react'
 import { useStore } from 'zustand'
 import { api, ApiError, explain, type Session } from './api/client'
 import { useCardShortcut } from './approvals/Card'
 import { toolNames } from './approvals/words'
+import { useAssistant } from './assistants'
 import { useFeed } from './feed'
 import { NewTopic } from './NewTopic'
-import { navigate, useTopicId } from './router'
+import { type ToolPart, waitingIn } from './live/types'
+import { navigate, settingsOf, settingsPath, topicOf, usePath } from './router'
+import type { SettingsProps } from './settings/Settings'
 import { SignIn } from './SignIn'
 import { visibleText } from './text/visible'
 import { Visible } from './text/Visible'
-import { pendingParts } from './thread/pending'
+import { openQuestions, pendingParts } from './thread/pending'
 import { Thread } from './thread/Thread'
 import { Sidebar, titleOf } from './topics/Sidebar'
 import { StatusChip } from './topics/status'
@@ -73,7 +76,9 @@ export function App() {
 
 function Page({ me, problem, onSignOut }: { me: string | undefined; problem: string | undefined; onSignOut(): void }) {
   const feed = useFeed()
-  const topicId = useTopicId()
+  const path = usePath()
+  const topicId = topicOf(path)
+  const settings = settingsOf(path)
   const [drawer, setDrawer] = useState(false)
   const main = useRef<HTMLElement>(null)
   const side = useRef<HTMLDivElement>(null)
@@ -82,12 +87,13 @@ function Page({ me, problem, onSignOut }: { me: string | undefined; problem: str
   }, [drawer])
   useEffect(() => feed.watch(topicId), [feed, topicId])
   useCardShortcut()
-  useTitle(topicId)
+  useSettingsShortcut()
+  useTitle(topicId, settings !== undefined)
 
   return (
     <div className={`page ${drawer ? 'drawer-open' : ''}`}>
       <a className="skip" href="#main" onClick={(event) => (event.preventDefault(), main.current?.focus())}>
-        Skip to the conversation
+        {settings ? 'Skip to the settings' : 'Skip to the conversation'}
       </a>
       <div
         ref={side}
@@ -99,12 +105,18 @@ function Page({ me, problem, onSignOut }: { me: string | undefined; problem: str
           requestAnimationFrame(() => main.current?.querySelector<HTMLElement>('.menu-button')?.focus())
         }}
       >
-        <Sidebar current={topicId} me={me} onSignOut={onSignOut} onChosen={() => setDrawer(false)} />
+        <Sidebar current={topicId} inSettings={settings !== undefined} me={me} onSignOut={onSignOut} onChosen={() => setDrawer(false)} />
       </div>
       <button type="button" className="scrim" aria-label="Close the list of topics" tabIndex={drawer ? 0 : -1} onClick={() => setDrawer(false)} />
       <main id="main" ref={main} tabIndex={-1} inert={drawer}>
         <LinkBanner problem={problem} />
-        {topicId === undefined ? <NewTopic onMenu={() => setDrawer(true)} /> : <TopicPage topicId={topicId} me={me} onMenu={() => setDrawer(true)} />}
+        {settings ? (
+          <LazySettings place={settings} me={me} onMenu={() => setDrawer(true)} />
+        ) : topicId === undefined ? (
+          <NewTopic onMenu={() => setDrawer(true)} />
+        ) : (
+          <TopicPage topicId={topicId} me={me} onMenu={() => setDrawer(true)} />
+        )}
       </main>
       <Announcer topicId={topicId} />
     </div>
@@ -113,9 +125,9 @@ function Page({ me, problem, onSignOut }: { me: string | undefined; problem: str
 
 export function MenuButton({ onMenu }: { onMenu(): void }) {
   const feed = useFeed()
-  const waiting = useStore(feed.store, (s) => Object.values(s.statuses).reduce((n, st) => n + st.pendingApprovals, 0))
+  const waiting = useStore(feed.store, (s) => Object.values(s.statuses).reduce((n, st) => n + waitingIn(st), 0))
   return (
-    <button type="button" className="icon-button menu-button" aria-label={waiting > 0 ? `Topics; ${waiting} decisions wait` : 'Topics'} onClick={onMenu}>
+    <button type="button" className="icon-button menu-button" aria-label={waiting > 0 ? `Topics; ${waiting} wait for you` : 'Topics'} onClick={onMenu}>
       <Icon name="menu" />
       {waiting > 0 && <span className="badge">{waiting}</span>}
     </button>
@@ -132,7 +144,10 @@ function TopicPage({ topicId, me, onMenu }: { topicId: string; me: string | unde
     <>
       <header className="topic-head">
         <MenuButton onMenu={onMenu} />
-        <h1>{gone ? 'Not found' : topic ? <Visible text={titleOf(topic)} /> : 'Assent'}</h1>
+        <div className="topic-names">
+          <h1>{gone ? 'Not found' : topic ? <Visible text={titleOf(topic)} /> : 'Assent'}</h1>
+          {!gone && topic?.assistantId !== undefined && <AssistantName id={topic.assistantId} />}
+        </div>
         <StatusChip status={gone ? undefined : status} />
       </header>
       {gone ? (
@@ -180,20 +195,24 @@ function Announcer({ topicId }: { topicId: string | undefined }) {
   const feed = useFeed()
   const detail = useStore(feed.store, (s) => (topicId === undefined ? undefined : s.details[topicId]))
   const elsewhere = useStore(feed.store, (s) =>
-    Object.values(s.statuses).reduce((n, st) => (st.topicId === topicId ? n : n + st.pendingApprovals), 0),
+    Object.values(s.statuses).reduce((n, st) => (st.topicId === topicId ? n : n + waitingIn(st)), 0),
   )
-  const pending = useMemo(() => (detail ? pendingParts(detail) : []), [detail])
-  const ids = pending.map((p) => p.approval!.id).join()
+  const pending = useMemo(() => (detail ? pendingParts(detail).map((p) => ({ id: p.approval!.id, words: titleOfCard(p) })) : []), [detail])
+  const asked = useMemo(() => (detail ? openQuestions(detail).map((q) => ({ id: q.question.id, words: visibleText(q.question.message) })) : []), [detail])
+  const ids = [...pending, ...asked].map((p) => p.id).join()
   const known = useRef<{ topicId: string | undefined; ids: Set<string>; elsewhere: number }>({ topicId: undefined, ids: new Set(), elsewhere: 0 })
   const [words, setWords] = useState('')
   useEffect(() => {
     const before = known.current.topicId === topicId ? known.current : { ids: new Set<string>(), elsewhere }
-    const fresh = pending.filter((p) => !before.ids.has(p.approval!.id))
-    if (fresh.length > 0) {
-      const titles = fresh.map((p) => visibleText(toolNames(p).title)).join(', ')
-      setWords(`${pending.length === 1 ? 'A decision is needed' : `${pending.length} decisions are needed`}: ${titles}. Alt+A goes there.`)
-    } else if (elsewhere > before.elsewhere) setWords('A decision is needed in another topic.')
-    known.current = { topicId, ids: new Set(pending.map((p) => p.approval!.id)), elsewhere }
+    const fresh = (list: { id: string; words: string }[]) => list.filter((p) => !before.ids.has(p.id))
+    const cards = fresh(pending).map((p) => p.words)
+    const news = [
+      cards.length > 0 ? `${pending.length === 1 ? 'A decision is needed' : `${pending.length} decisions are needed`}: ${cards.join(', ')}.` : '',
+      ...fresh(asked).map((q) => `A tool asks you: ${q.words.slice(0, 300)}.`),
+    ].filter(Boolean)
+    if (news.length > 0) setWords(`${news.join(' ')} Alt+A goes there.`)
+    else if (elsewhere > before.elsewhere) setWords('You are needed in another topic.')
+    known.current = { topicId, ids: new Set([...pending, ...asked].map((p) => p.id)), elsewhere }
     // The ids stand for the parts, which are new objects with every change.
   }, [topicId, ids, elsewhere])
   return (
@@ -203,18 +222,91 @@ function Announcer({ topicId }: { topicId: string | undefined }) {
   )
 }
 
-function useTitle(topicId: string | undefined): void {
+function titleOfCard(part: ToolPart): string {
+  return `${visibleText(toolNames(part).title)}${part.toolMetadata?.changed ? ' (asked again)' : ''}`
+}
+
+/** Names the assistant that a topic started from. */
+function AssistantName({ id }: { id: string }) {
+  const assistant = useAssistant(id)
+  if (!assistant) return null
+  return (
+    <p className="assistant-name" title="The assistant that this topic started from">
+      <span className="off-screen">Assistant: </span>
+      <Icon name="person" /> {assistant === 'gone' ? 'a deleted assistant' : <Visible text={assistant.name} />}
+    </p>
+  )
+}
+
+/** Ctrl+, goes to the settings, as in most programs. */
+function useSettingsShortcut(): void {
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key !== ',' || !(event.ctrlKey || event.metaKey) || event.altKey || event.repeat || document.querySelector('dialog[open]')) return
+      event.preventDefault()
+      navigate(settingsPath('servers'))
+    }
+    window.addEventListener('keydown', onKey)
+    return () => window.removeEventListener('keydown', onKey)
+  }, [])
+}
+
+let loaded: ComponentType<SettingsProps> | undefined
+
+/** The settings are fetched when they are wanted first: whoever only talks does not wait for them. */
+function LazySettings(props: SettingsProps) {
+  const [Settings, setSettings] = useState(() => loaded)
+  const [failed, setFailed] = useState(false)
+  useEffect(() => {
+    if (Settings) return
+    let alive = true
+    import('./settings/Settings').then(
+      (module) => {
+        loaded = module.Settings
+        if (alive) setSettings(() => module.Settings)
+      },
+      () => alive && setFailed(true),
+    )
+    return () => {
+      alive = false
+    }
+  }, [Settings])
+  if (Settings) return <Settings {...props} />
+  return (
+    <>
+      <header className="topic-head">
+        <MenuButton onMenu={props.onMenu} />
+        <h1>Settings</h1>
+      </header>
+      {failed ? (
+        <div className="centre" role="alert">
+          <p>The settings could not be loaded. The server does not answer, or it was upgraded since this page was opened.</p>
+          <button type="button" className="primary" onClick={() => location.reload()}>
+            Reload the page
+          </button>
+        </div>
+      ) : (
+        <p className="centre note" role="status">
+          Loading…
+        </p>
+      )}
+    </>
+  )
+}
+
+function useTitle(topicId: string | undefined, inSettings: boolean): void {
   const feed = useFeed()
   useEffect(() => {
     // Straight from the store: a hidden tab draws nothing, and its title is what is seen.
     const set = (s = feed.store.getState()) => {
-      const waiting = Object.values(s.statuses).reduce((n, st) => n + st.pendingApprovals, 0)
+      const waiting = Object.values(s.statuses).reduce((n, st) => n + waitingIn(st), 0)
+      const cards = Object.values(s.statuses).some((st) => st.pendingApprovals > 0)
       const topic = topicId === undefined ? undefined : s.topics[topicId]
-      const name = topic ? `${visibleText(titleOf(topic))} · Assent` : 'Assent'
-      const title = waiting > 0 ? `(${waiting}) Approve? ${name}` : name
+      const name = inSettings ? 'Settings · Assent' : topic ? `${visibleText(titleOf(topic))} · Assent` : 'Assent'
+      const title = waiting > 0 ? `(${waiting}) ${cards ? 'Approve?' : 'Answer?'} ${name}` : name
       if (document.title !== title) document.title = title
     }
     set()
     return feed.store.subscribe(set)
-  }, [feed, topicId])
+  }, [feed, topicId, inSettings])
 }

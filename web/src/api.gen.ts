@@ -19,8 +19,9 @@ export interface paths {
         put?: never;
         /**
          * Create a topic
-         * @description Every member may be left out. Without a model the server's default model answers. A model of no known provider, or a
-         *     tool server that is not there, is refused: 422.
+         * @description Every member may be left out. With `assistantId` the topic begins with the assistant's model, system prompt and tool
+         *     servers where the request names none, and the assistant's mode holds for it as well. Without a model the server's
+         *     default model answers. A model of no known provider, or an assistant or tool server that is not there, is refused: 422.
          */
         post: operations["createTopic"];
         delete?: never;
@@ -280,6 +281,62 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/topics/{topicId}/messages/{messageId}/questions/{questionId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The topic. */
+                topicId: components["parameters"]["TopicId"];
+                /** @description The message. */
+                messageId: components["parameters"]["MessageId"];
+                /** @description The question. */
+                questionId: components["parameters"]["QuestionId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Answer a tool's question
+         * @description A tool that runs may ask the person something (MCP calls it elicitation). The question stands in the call's
+         *     `toolMetadata.questions`, and the call goes on with the answer. `accept` gives what was asked for in `content`,
+         *     `decline` says no, `cancel` that the person did not choose.
+         *
+         *     * The same answer again is answered 200 with `already-settled`. Two answers are the same when `action` and, of
+         *       `accept`, the JSON value of `content` are.
+         *     * Another answer was given before: 409.
+         *     * The call has ended or was stopped, and the question is closed: 410.
+         *     * `content` goes with `accept` only, and is kept digit for digit. If it breaks the question's schema: 422, with a
+         *       JSON pointer for each violation.
+         */
+        post: operations["answerQuestion"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/questions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Open questions
+         * @description The questions of all topics that wait for an answer, the oldest first.
+         */
+        get: operations["listQuestions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/topics/{topicId}/approvals": {
         parameters: {
             query?: never;
@@ -310,6 +367,10 @@ export interface paths {
          *     * `updatedInput` replaces the tool's input, digit for digit. It goes with `approved: true` only. If it breaks the
          *       tool's schema: 422, with a JSON pointer for each violation.
          *     * `reason` is kept as it is written, and the model is told of it. A blank one counts as none.
+         *     * `remember: always-allow` takes the tool off its server's `disabledAutoApproveTools`, in the same transaction: from
+         *       then on it runs without asking. It goes with `approved: true` only, and with tools whose server is stored: else
+         *       422. Other calls of the tool that wait and are allowed by it are settled with it. `GET /policy/explain` says
+         *       beforehand what it would change.
          *
          *     When the decision was the last that the turn waited for, the turn is queued in the same transaction.
          */
@@ -474,7 +535,8 @@ export interface paths {
         /**
          * What decided a call
          * @description Which rule, mode or setting gave the verdict on a call, and why; with the rule as it was then. The call is named by
-         *     `approvalId`, or by `topicId` and `toolCallId`: of several calls with that id the newest.
+         *     `approvalId`, or by `topicId` and `toolCallId`: of several calls with that id the newest. Of a call that waits,
+         *     `alwaysAllow` says what `remember: always-allow` would change.
          */
         get: operations["explain"];
         put?: never;
@@ -522,7 +584,9 @@ export interface paths {
          * Follow the state of all topics, and some in detail
          * @description As `GET /topics/{topicId}/events`, for the state of every topic and up to fifty topics in detail: what a browser
          *     uses for one connection that serves all its tabs. It begins with a `snapshot` whose `topicId` is `*`, with the
-         *     topics and their states, and one `snapshot` for each topic named.
+         *     topics and their states, and one `snapshot` for each topic named. `settings` says which settings changed, or how
+         *     tool servers are doing: a hint to read them again. It has neither `topicId` nor `revision`, and comes on this stream
+         *     alone.
          *
          *     A `ping` comes every 15 seconds; 40 seconds of silence mean that the connection is dead. `bye` says that the
          *     server is leaving: connect again after `retryMs`. What each event means, and how a client applies deltas, is
@@ -546,16 +610,260 @@ export interface paths {
         };
         /**
          * List the tool servers
-         * @description The built-in server, then those that the server was started with, in the order of their names: how each of them is
-         *     doing, and which tools it offers at this moment. How a server is reached is not shown, since that may be a secret.
+         * @description The built-in server, then those that the server was started with and those that a person added: their settings, how
+         *     each of them is doing, and which tools it offers at this moment. Of what may be a secret only the names are shown.
          */
         get: operations["listServers"];
+        put?: never;
+        /**
+         * Add a tool server
+         * @description For the owner alone. A server is a `command` that is run here, or a `url` that is called. It is being connected when
+         *     the answer comes, and all its tools ask. A name that another server has is answered 409; settings that no server can
+         *     have are answered 422.
+         */
+        post: operations["createServer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/mcp-servers/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Import tool servers
+         * @description For the owner alone. Takes the file in which desktop programs keep their tool servers, as it is, and adds all of its
+         *     servers or none. What such a program approves by itself is left aside: all tools ask. Settings that no server can
+         *     have are answered 422; the problem names each server that has them, and quotes no value.
+         */
+        post: operations["importServers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/mcp-servers/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Try a tool server
+         * @description For the owner alone. Connects to a server that is not stored, lists its tools and ends the connection. Nothing is
+         *     stored and no tool is run. The answer may take up to 75 seconds. A connection that fails is answered 200, with
+         *     `state.phase` `failed` and the reason.
+         */
+        post: operations["testNewServer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/mcp-servers/{serverId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Read a tool server
+         * @description Its settings, without secrets, how it is doing, and its tools.
+         */
+        get: operations["getServer"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a tool server
+         * @description For the owner alone, and of servers that a person added (409 otherwise). Its connection ends, calls that run there end
+         *     with an unknown outcome, and cards that wait are asked again as of a tool that is not there. Its record stays.
+         */
+        delete: operations["deleteServer"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a tool server
+         * @description Members that are left out stay as they are; a body that names nothing is refused, 400. With `version` the change is
+         *     made only if the server is still at that version (409 otherwise). A change that changes nothing makes no version.
+         *
+         *     `disabledTools`, `autoApproveTools`, `alwaysAskTools`, `disabledAutoApproveTools` and `trusted` are for everybody, and
+         *     of every server. They hold from the next verdict on; cards that are open stay open. The other members are for the
+         *     owner alone (403), and of servers that a person added (409 otherwise). When they change how the server is reached,
+         *     cards that wait are closed as superseded and asked again.
+         *
+         *     `env` and `headers` replace all there were; `null` keeps the value that is stored under its name, and 422 says that
+         *     there is none. A `url` that is sent back as it was shown stays as it is.
+         */
+        patch: operations["updateServer"];
+        trace?: never;
+    };
+    "/mcp-servers/{serverId}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Try a change of a tool server
+         * @description For the owner alone. As `POST /mcp-servers/test`, with the settings that are stored and the changes of the body, which
+         *     is that of a change and may be left out. Nothing is stored, and the connection that there is stays.
+         */
+        post: operations["testServer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/mcp-servers/{serverId}/restart": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Connect a tool server anew
+         * @description For the owner alone. Ends the connection and makes a new one, without waiting for it. Calls that run there end with
+         *     an unknown outcome. A server that is switched off is answered 409. The request has no body.
+         */
+        post: operations["restartServer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/mcp-servers/{serverId}/tools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a tool server's tools
+         * @description The tools that it offers at this moment, with the schemas of their inputs.
+         */
+        get: operations["listServerTools"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/mcp-servers/{serverId}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * The record of a tool server
+         * @description Who changed the server's settings, when, by what way or on which card, and how they were before and after. The newest
+         *     first; also of a deleted server. It holds no secret.
+         */
+        get: operations["listServerVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/assistants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the assistants
+         * @description All assistants, by name. There are at most 200.
+         */
+        get: operations["listAssistants"];
+        put?: never;
+        /**
+         * Add an assistant
+         * @description Without a model it has the server's default model. A model of no known provider, or a tool server that is not there,
+         *     is refused: 422.
+         */
+        post: operations["createAssistant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/assistants/{assistantId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The assistant. */
+                assistantId: components["parameters"]["AssistantId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Read an assistant
+         * @description The assistant as it is now.
+         */
+        get: operations["getAssistant"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an assistant
+         * @description Topics that started from it go on as they are, and its mode goes on to hold for them.
+         */
+        delete: operations["deleteAssistant"];
+        options?: never;
+        head?: never;
+        /**
+         * Change an assistant
+         * @description Members that are left out stay as they are. Topics that started from the assistant keep the model, the system prompt
+         *     and the tool servers that they began with; its mode holds for them as it is now. With `version` the change is made
+         *     only if the assistant is still at that version (409 otherwise). A change that changes nothing makes no version.
+         */
+        patch: operations["updateAssistant"];
         trace?: never;
     };
     "/models": {
@@ -790,9 +1098,11 @@ export interface components {
             /** @description `provider/model`. */
             model?: string;
             systemPrompt?: string;
-            /** @description The ids of the tool servers that the topic may use. Left out or empty: all. */
+            /** @description The ids of the tool servers that the topic may use. Empty: none. Left out: the assistant's, or all. */
             mcpServerIds?: string[];
             mode?: components["schemas"]["Mode"];
+            /** @description The assistant that the topic starts from. */
+            assistantId?: string;
         };
         /** @description What changes of a topic. */
         TopicPatch: {
@@ -808,8 +1118,11 @@ export interface components {
             /** @description `provider/model`. */
             model: string;
             systemPrompt?: string;
+            /** @description The tool servers that it may use. Empty: none. Absent: all. */
             mcpServerIds?: string[];
             mode: components["schemas"]["Mode"];
+            /** @description The assistant that it started from. */
+            assistantId?: string;
             revision: components["schemas"]["Revision"];
             /** @description The last message of the active branch. */
             activeLeafId?: string;
@@ -840,6 +1153,8 @@ export interface components {
             /** @description The messages with calls that wait for a person. */
             awaitingApprovalAnchors: components["schemas"]["Execution"][];
             pendingApprovals: number;
+            /** @description Asked by tools that run, and not answered yet. */
+            openQuestions: number;
             queuedMessages: number;
             lastCompletedAt?: components["schemas"]["Time"];
         };
@@ -1032,15 +1347,28 @@ export interface components {
             approved?: boolean;
             reason?: string;
             requestedAt?: components["schemas"]["Time"];
+            /**
+             * Format: date-time
+             * @description From then on nobody can decide, and the call is denied with resolution `expired`. Absent of a question that never expires. Nothing is approved by time.
+             */
+            expiresAt?: string;
             decidedAt?: components["schemas"]["Time"];
             decidedBy?: string;
             via?: components["schemas"]["Via"];
             resolution?: components["schemas"]["Resolution"];
             /** @description `sha256:` and the hex digest of the input that was asked about. */
             inputDigest?: string;
+            /** @description Likewise, of the tool's input schema. */
+            schemaDigest?: string;
             /** @description What the model asked for; only after an edit. */
             originalInput?: unknown;
+            remember?: components["schemas"]["Remember"];
         };
+        /**
+         * @description What was decided for good along with an approval. `always-allow`: the tool runs without asking from then on.
+         * @enum {string}
+         */
+        Remember: "always-allow";
         /**
          * @description By what way a decision came.
          * @enum {string}
@@ -1081,6 +1409,75 @@ export interface components {
             startedAt?: components["schemas"]["Time"];
             finishedAt?: components["schemas"]["Time"];
             outcome?: components["schemas"]["Outcome"];
+            /** @description Names what was reached, and how; it changes with the settings of the server. */
+            serverIdentity?: string;
+            /** @description Of a call that is asked about again: why, in a sentence. */
+            changed?: string;
+            /** @description The server did not offer the tool when that was asked. */
+            gone?: boolean;
+            /** @description What the tool's server asked while the call ran. At most one is open. */
+            questions?: components["schemas"]["Question"][];
+        };
+        /**
+         * @description What a tool asks of the person while it runs. It is open while it has no `action`; buttons belong to an open question
+         *     and to nothing else.
+         */
+        Question: {
+            id: string;
+            /** @description Text of the tool's server, to be shown as text. */
+            message: string;
+            /** @description The JSON Schema of the answer's `content`: a flat object of texts, numbers, truths and choices. Absent if only a yes or no is asked. */
+            schema?: {
+                [key: string]: unknown;
+            };
+            askedAt: components["schemas"]["Time"];
+            action?: components["schemas"]["AnswerAction"];
+            /** @description Of `accept`. */
+            content?: {
+                [key: string]: unknown;
+            };
+            answeredAt?: components["schemas"]["Time"];
+            answeredBy?: string;
+            via?: components["schemas"]["Via"];
+            resolution?: components["schemas"]["Resolution"];
+        };
+        /**
+         * @description What the person did with a question. `cancel`: did not choose, or could not any more.
+         * @enum {string}
+         */
+        AnswerAction: "accept" | "decline" | "cancel";
+        /** @description An answer to a question. */
+        Answer: {
+            action: components["schemas"]["AnswerAction"];
+            /** @description What was asked for. Goes with `accept` only. */
+            content?: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description What became of an answer. */
+        Answered: {
+            questionId: string;
+            /** @enum {string} */
+            outcome: "applied" | "already-settled";
+            answeredBy: string;
+            answeredAt: components["schemas"]["Time"];
+            revision: components["schemas"]["Revision"];
+        };
+        /** @description An open question where it stands. */
+        QuestionItem: {
+            topicId: components["schemas"]["TopicId"];
+            topicTitle: string;
+            messageId: components["schemas"]["MessageId"];
+            toolCallId: string;
+            toolName: string;
+            server?: string;
+            title?: string;
+            question: components["schemas"]["Question"];
+        };
+        /** @description A page of open questions. */
+        QuestionList: {
+            questions: components["schemas"]["QuestionItem"][];
+            nextCursor?: components["schemas"]["NextCursor"];
         };
         /** @description What the tool's server claims of the tool. Claims allow nothing. */
         Annotations: {
@@ -1122,6 +1519,11 @@ export interface components {
                 [key: string]: unknown;
             };
             anchorId?: components["schemas"]["MessageId"];
+            /**
+             * @description What to decide for good along with it. Goes with `approved` true only.
+             * @enum {string}
+             */
+            remember?: "always-allow";
         };
         /** @description Several decisions, applied together or not at all. An approval may be named once. */
         DecisionBatch: {
@@ -1199,6 +1601,7 @@ export interface components {
             startedAt?: components["schemas"]["Time"];
             finishedAt?: components["schemas"]["Time"];
             outcome?: components["schemas"]["Outcome"];
+            remember?: components["schemas"]["Remember"];
         };
         /** @description A page of the record of decisions. */
         AuditList: {
@@ -1331,18 +1734,207 @@ export interface components {
             ruleNow?: "same" | "changed" | "deleted";
             approval?: components["schemas"]["Approval"];
             outcome?: components["schemas"]["Outcome"];
+            alwaysAllow?: components["schemas"]["AlwaysAllow"];
         };
-        /** @description A tool server. */
+        /**
+         * @description What allowing the tool for good would change. Absent of a call that does not wait, and of tools that cannot be allowed
+         *     for good.
+         */
+        AlwaysAllow: {
+            serverId: string;
+            server: string;
+            /** @description The tool's own name on its server. */
+            tool: string;
+            /** @description The exact change, in a sentence. */
+            rule: string;
+            /** @description Calls like this one would then run without asking. */
+            effective: boolean;
+            /** @description What would still ask or refuse; or, if it is effective, what allows them. */
+            why: string;
+            /** @description Other calls that wait now and would be settled by it. */
+            others: number;
+        };
+        /** @description A tool server. Of what may be a secret only the names are shown. */
         ServerInfo: {
             /** @description What `mcpServerIds` of a topic holds. */
             id: string;
             /** @description What rules see as `server`. */
             name: string;
+            source: components["schemas"]["ServerSource"];
             /** @enum {string} */
             transport: "built-in" | "stdio" | "http";
+            command?: string;
+            args?: string[];
+            env?: components["schemas"]["HiddenValues"];
+            /** @description Where the command runs. */
+            dir?: string;
+            /** @description The address; `•••` stands for what is hidden of it. */
+            url?: string;
+            headers?: components["schemas"]["HiddenValues"];
+            /** @description It is not connected. */
+            disabled: boolean;
+            disabledTools: components["schemas"]["ToolNames"];
+            autoApproveTools: components["schemas"]["ToolNames"];
+            alwaysAskTools: components["schemas"]["ToolNames"];
+            /** @description A person trusts what the server claims of its tools. */
+            trusted: boolean;
+            /** @description Rises with every change. 0 of a server of which nothing is stored. */
+            version: number;
+            createdAt?: components["schemas"]["Time"];
+            updatedAt?: components["schemas"]["Time"];
+            /** @description Those of `tools` that ask, for whatever reason. */
+            disabledAutoApproveTools: string[];
             state: components["schemas"]["ServerState"];
-            /** @description As the server last told them; none while it is not connected. */
+            /** @description As the server last told them, without `inputSchema`; none while it is not connected. */
             tools: components["schemas"]["ServerTool"][];
+        };
+        /** @description The settings of a tool server, as they may be shown. */
+        ServerSettings: {
+            /** @description What `mcpServerIds` of a topic holds. */
+            id: string;
+            /** @description What rules see as `server`. */
+            name: string;
+            source: components["schemas"]["ServerSource"];
+            /** @enum {string} */
+            transport: "built-in" | "stdio" | "http";
+            command?: string;
+            args?: string[];
+            env?: components["schemas"]["HiddenValues"];
+            /** @description Where the command runs. */
+            dir?: string;
+            /** @description The address; `•••` stands for what is hidden of it. */
+            url?: string;
+            headers?: components["schemas"]["HiddenValues"];
+            /** @description It is not connected. */
+            disabled: boolean;
+            disabledTools: components["schemas"]["ToolNames"];
+            autoApproveTools: components["schemas"]["ToolNames"];
+            alwaysAskTools: components["schemas"]["ToolNames"];
+            /** @description A person trusts what the server claims of its tools. */
+            trusted: boolean;
+            /** @description Rises with every change. 0 of a server of which nothing is stored. */
+            version: number;
+            createdAt?: components["schemas"]["Time"];
+            updatedAt?: components["schemas"]["Time"];
+        };
+        /**
+         * @description Where a tool server is configured. `file`: one that the server was started with. `settings`: a person added it.
+         * @enum {string}
+         */
+        ServerSource: "built-in" | "file" | "settings";
+        /** @description The names that are set. Their values are not shown. */
+        HiddenValues: {
+            [key: string]: null;
+        };
+        /** @description Tools, by their own names on their server. */
+        ToolNames: string[];
+        /** @description How a tool server is reached. It has a `command`, with `args`, `env` and `dir`, or a `url`, with `headers`. */
+        NewServer: {
+            /** @description Printable characters, no white space around them. */
+            name: string;
+            /**
+             * @description Left out: `http` with a `url`, else `stdio`.
+             * @enum {string}
+             */
+            transport?: "stdio" | "http";
+            /** @description A program, not a line for a shell. */
+            command?: string;
+            args?: string[];
+            /** @description Variables of the program's environment, beside the few that every program needs. Never shown. */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description Where the command runs. */
+            dir?: string;
+            /** @description Of streamable HTTP, `http:` or `https:`. */
+            url?: string;
+            /** @description Sent with each request to the server. Never shown. */
+            headers?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Do not connect it.
+             * @default false
+             */
+            disabled: boolean;
+        };
+        /** @description What is to be changed of a tool server. The transport never changes. */
+        ServerPatch: {
+            name?: string;
+            command?: string;
+            args?: string[];
+            /** @description All variables that there are to be; `null` keeps the value that is stored. */
+            env?: {
+                [key: string]: string | null;
+            };
+            dir?: string;
+            url?: string;
+            /** @description All headers that there are to be; `null` keeps the value that is stored. */
+            headers?: {
+                [key: string]: string | null;
+            };
+            disabled?: boolean;
+            disabledTools?: components["schemas"]["NewToolNames"];
+            autoApproveTools?: components["schemas"]["NewToolNames"];
+            alwaysAskTools?: components["schemas"]["NewToolNames"];
+            /**
+             * @description The tools that are to ask; it does not go with `autoApproveTools` and `alwaysAskTools` (422). A tool of the server
+             *     that the list lacks is approved automatically, also one that the server brought after you read its tools: name
+             *     those that you have seen in `knownTools`. A tool that it names although it passed until now is always asked for.
+             */
+            disabledAutoApproveTools?: string[];
+            /** @description The tools that you have seen: `disabledAutoApproveTools` approves none of the others. */
+            knownTools?: string[];
+            trusted?: boolean;
+            /** @description The version that the server must have. */
+            version?: number;
+        };
+        /** @description All tools that are to be on the list, by their own names. */
+        NewToolNames: string[];
+        /** @description The common settings file of tool servers. Members that are not known are left aside. At most 1 MiB. */
+        ServerFile: {
+            /** @description The servers, by name. */
+            mcpServers?: {
+                [key: string]: {
+                    [key: string]: unknown;
+                };
+            };
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What became of a file of tool servers. */
+        ImportedServers: {
+            /** @description Those that were added. */
+            servers: components["schemas"]["ServerInfo"][];
+            /** @description The names of those that were there before. */
+            skipped: string[];
+        };
+        /** @description What came of a trial connection. */
+        ServerTrial: {
+            state: components["schemas"]["ServerState"];
+            tools: components["schemas"]["ServerTool"][];
+        };
+        /** @description One change of a tool server's settings. The record is only ever added to, and holds no secret. */
+        ServerChange: {
+            serverId: string;
+            /** @description The server's after it. */
+            version: number;
+            /** @enum {string} */
+            action: "created" | "changed" | "deleted";
+            by: string;
+            via: components["schemas"]["Via"];
+            at: components["schemas"]["Time"];
+            /** @description The card on which a tool was allowed for good. */
+            approvalId?: string;
+            before?: components["schemas"]["ServerSettings"];
+            after?: components["schemas"]["ServerSettings"];
+            /** @description A value that is not shown changed. */
+            secrets?: boolean;
+        };
+        /** @description A page of the record of a tool server. */
+        ServerVersionList: {
+            versions: components["schemas"]["ServerChange"][];
+            nextCursor?: components["schemas"]["NextCursor"];
         };
         /** @description How a tool server is doing. */
         ServerState: {
@@ -1369,7 +1961,10 @@ export interface components {
             /** @description As models know it, and as calls have it. */
             toolName: string;
             title?: string;
+            /** @description For the model, by the server. */
+            description?: string;
             annotations?: components["schemas"]["Annotations"];
+            inputSchema?: components["schemas"]["InputSchema"];
             /**
              * @description What the server's settings say, before any rule: `ask` unless a rule allows; `always-ask` whatever rules allow;
              *     `auto-approve` unless a rule asks or denies; `disabled` is never run.
@@ -1377,10 +1972,58 @@ export interface components {
              */
             policy: "ask" | "always-ask" | "auto-approve" | "disabled";
         };
+        /** @description A tool server's tools. */
+        ServerToolList: {
+            tools: components["schemas"]["ServerTool"][];
+        };
         /** @description The tool servers. */
         ServerList: {
             servers: components["schemas"]["ServerInfo"][];
         };
+        /** @description What topics can start from. */
+        Assistant: {
+            id: string;
+            name: string;
+            /** @description For the person who chooses. */
+            description?: string;
+            /** @description `provider/model`. */
+            model: string;
+            systemPrompt?: string;
+            /** @description The tool servers that its topics may use. Empty: none. Absent: all. */
+            mcpServerIds?: string[];
+            mode: components["schemas"]["Mode"];
+            /** @description Rises with every change. */
+            version: number;
+            createdAt: components["schemas"]["Time"];
+            updatedAt: components["schemas"]["Time"];
+        };
+        /** @description The assistants. */
+        AssistantList: {
+            assistants: components["schemas"]["Assistant"][];
+        };
+        /** @description What an assistant begins with. */
+        NewAssistant: {
+            name: string;
+            description?: string;
+            /** @description `provider/model`. Left out: the server's default model. */
+            model?: string;
+            systemPrompt?: string;
+            mcpServerIds?: components["schemas"]["AssistantServers"];
+            mode?: components["schemas"]["Mode"];
+        };
+        /** @description What is to be changed of an assistant. */
+        AssistantPatch: {
+            name?: string;
+            description?: string;
+            model?: string;
+            systemPrompt?: string;
+            mcpServerIds?: components["schemas"]["AssistantServers"];
+            mode?: components["schemas"]["Mode"];
+            /** @description The version that the assistant must have. */
+            version?: number;
+        };
+        /** @description The ids of the tool servers. Empty: none. `null`: every server, also those that are added later. */
+        AssistantServers: string[] | null;
         /** @description A model that can answer. */
         ModelInfo: {
             /** @description `provider/model`. */
@@ -1431,7 +2074,7 @@ export interface components {
         };
         /**
          * @description RFC 9457. `type` is one of `/problems/malformed` (400), `/problems/unauthenticated` (401), `/problems/cross-origin`
-         *     (403), `/problems/not-found` (404), `/problems/method` (405), `/problems/conflict`, `/problems/decided` and
+         *     and `/problems/forbidden` (403), `/problems/not-found` (404), `/problems/method` (405), `/problems/conflict`, `/problems/decided` and
          *     `/problems/batch` (409), `/problems/gone` (410), `/problems/too-large` (413), `/problems/media-type` (415),
          *     `/problems/misdirected` (421), `/problems/invalid` and `/problems/invalid-input` (422),
          *     `/problems/too-many-requests` (429), `/problems/unavailable` (503) and `about:blank` (500).
@@ -1453,7 +2096,7 @@ export interface components {
         };
         /** @description One place and what is wrong there. */
         FieldError: {
-            /** @description A JSON pointer into the body, or into the tool's input (`/problems/invalid-input`). */
+            /** @description A JSON pointer into the body, or into the tool's input or the answer's content (`/problems/invalid-input`). */
             pointer: string;
             message: string;
         };
@@ -1551,6 +2194,11 @@ export interface components {
             text: string;
             start?: components["schemas"]["Part"];
         };
+        /** @description Settings changed: read them again if they are shown. `mcp-servers`: also how they are doing. Only on `GET /events`. */
+        SettingsEvent: {
+            /** @enum {string} */
+            changed: "mcp-servers" | "rules" | "assistants";
+        };
         /** @description The connection lives. */
         PingEvent: {
             /** @constant */
@@ -1584,6 +2232,15 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["ApprovalList"];
+            };
+        };
+        /** @description What came of it. */
+        ServerTrial: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ServerTrial"];
             };
         };
         /** @description The stream. It does not end by itself. */
@@ -1633,6 +2290,15 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description Only the owner may do this; or the request was made by a page of another origin. */
+        OwnerOnly: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description There is no such thing here. */
         NotFound: {
             headers: {
@@ -1642,7 +2308,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The state of the topic does not allow it. */
+        /** @description The state of what it is about does not allow it. */
         Conflict: {
             headers: {
                 [name: string]: unknown;
@@ -1660,7 +2326,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body is larger than 1 MiB, or 8 MiB where a message is sent. */
+        /** @description The body is larger than 1 MiB; than 8 MiB where a message is sent; than 256 KiB where a tool server is described or a question answered. */
         TooLarge: {
             headers: {
                 [name: string]: unknown;
@@ -1687,7 +2353,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The shape is right and a rule forbids it. Where an edited input breaks its tool's schema, `errors` has a JSON pointer into the input for each violation. */
+        /** @description The shape is right and a rule forbids it. Where an edited input breaks its tool's schema, or an answer its question's, `errors` has a JSON pointer into it for each violation. */
         Invalid: {
             headers: {
                 [name: string]: unknown;
@@ -1735,6 +2401,12 @@ export interface components {
         MessageId: components["schemas"]["MessageId"];
         /** @description The rule. */
         RuleId: string;
+        /** @description The question. */
+        QuestionId: string;
+        /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+        ServerId: string;
+        /** @description The assistant. */
+        AssistantId: string;
         /** @description Only those of this topic. */
         TopicFilter: components["schemas"]["TopicId"];
         /** @description Only those that wait, only those that do not, or all. */
@@ -2217,6 +2889,79 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    answerQuestion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The topic. */
+                topicId: components["parameters"]["TopicId"];
+                /** @description The message. */
+                messageId: components["parameters"]["MessageId"];
+                /** @description The question. */
+                questionId: components["parameters"]["QuestionId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Answer"];
+            };
+        };
+        responses: {
+            /** @description The answer is committed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Answered"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["CrossOrigin"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            410: components["responses"]["Gone"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listQuestions: {
+        parameters: {
+            query?: {
+                /** @description How many at most. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of questions. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuestionList"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     listTopicApprovals: {
         parameters: {
             query?: {
@@ -2683,6 +3428,484 @@ export interface operations {
             };
             401: components["responses"]["Unauthenticated"];
             421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewServer"];
+            };
+        };
+        responses: {
+            /** @description The tool server. */
+            201: {
+                headers: {
+                    /** @description The path of the tool server. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerInfo"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["OwnerOnly"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    importServers: {
+        parameters: {
+            query?: {
+                /** @description What to do with servers whose name another server has: refuse the file (409, which names them), or leave them out. */
+                existing?: "refuse" | "skip";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ServerFile"];
+            };
+        };
+        responses: {
+            /** @description The tool servers that were added, and the names of those that were left out. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportedServers"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["OwnerOnly"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    testNewServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewServer"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ServerTrial"];
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["OwnerOnly"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tool server. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerInfo"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["OwnerOnly"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    updateServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ServerPatch"];
+            };
+        };
+        responses: {
+            /** @description The tool server. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerInfo"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["OwnerOnly"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            410: components["responses"]["Gone"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    testServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ServerPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ServerTrial"];
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["OwnerOnly"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            410: components["responses"]["Gone"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    restartServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tool server, which is being connected. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerInfo"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["OwnerOnly"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listServerTools: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tools. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerToolList"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listServerVersions: {
+        parameters: {
+            query?: {
+                /** @description How many at most. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /** @description The tool server. The id of a server that is configured in a file is its name, and may need to be percent-encoded. */
+                serverId: components["parameters"]["ServerId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the record. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerVersionList"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listAssistants: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The assistants. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AssistantList"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createAssistant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewAssistant"];
+            };
+        };
+        responses: {
+            /** @description The assistant. */
+            201: {
+                headers: {
+                    /** @description The path of the assistant. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Assistant"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["CrossOrigin"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getAssistant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The assistant. */
+                assistantId: components["parameters"]["AssistantId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The assistant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Assistant"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteAssistant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The assistant. */
+                assistantId: components["parameters"]["AssistantId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["CrossOrigin"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            421: components["responses"]["Misdirected"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    updateAssistant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The assistant. */
+                assistantId: components["parameters"]["AssistantId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AssistantPatch"];
+            };
+        };
+        responses: {
+            /** @description The assistant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Assistant"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["CrossOrigin"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            410: components["responses"]["Gone"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Invalid"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

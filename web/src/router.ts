@@ -1,14 +1,39 @@
 import { useSyncExternalStore } from 'react'
 
-/** The page has two places: a new topic at `/`, and a topic at `/t/{topicId}`. */
+/** The page has three places: a new topic at `/`, a topic at `/t/{topicId}`, and the settings below `/settings`. */
 export function topicOf(path: string): string | undefined {
   const match = /^\/t\/([^/]+)\/?$/.exec(path)
-  if (!match) return undefined
+  return match ? decoded(match[1]!) : undefined
+}
+
+function decoded(segment: string): string | undefined {
   try {
-    return decodeURIComponent(match[1]!)
+    return decodeURIComponent(segment)
   } catch {
     return undefined
   }
+}
+
+export const sections = ['servers', 'rules', 'assistants'] as const
+export type Section = (typeof sections)[number]
+
+/** A place in the settings. `missing` is one that there is not. */
+export interface SettingsPlace {
+  section: Section | 'missing'
+  serverId?: string
+}
+
+export function settingsOf(path: string): SettingsPlace | undefined {
+  const [root, section = 'servers', id, ...rest] = path.replace(/^\//, '').replace(/\/$/, '').split('/')
+  if (root !== 'settings') return undefined
+  if (!(sections as readonly string[]).includes(section) || rest.length > 0) return { section: 'missing' }
+  if (id === undefined) return { section: section as Section }
+  const serverId = decoded(id)
+  return section === 'servers' && serverId !== undefined ? { section, serverId } : { section: 'missing' }
+}
+
+export function settingsPath(section: Section, serverId?: string): string {
+  return `/settings/${section}${serverId === undefined ? '' : `/${encodeURIComponent(serverId)}`}`
 }
 
 export function pathOf(topicId: string | undefined): string {
@@ -16,6 +41,12 @@ export function pathOf(topicId: string | undefined): string {
 }
 
 const moved = 'assent:moved'
+let conversation = '/'
+
+/** Where the person was before going to the settings. */
+export function lastConversation(): string {
+  return conversation
+}
 
 export function navigate(path: string, replace = false): void {
   if (path === location.pathname) return
@@ -32,6 +63,8 @@ function subscribe(listener: () => void): () => void {
   }
 }
 
-export function useTopicId(): string | undefined {
-  return topicOf(useSyncExternalStore(subscribe, () => location.pathname))
+export function usePath(): string {
+  const path = useSyncExternalStore(subscribe, () => location.pathname)
+  if (settingsOf(path) === undefined) conversation = path
+  return path
 }

@@ -7,6 +7,10 @@ type Schemas = components['schemas']
 export type Model = Schemas['ModelList']['models'][number]
 export type Session = Schemas['Session']
 export type Decided = Schemas['Decided']
+export type Assistant = Schemas['Assistant']
+export type Explanation = Schemas['Explanation']
+export type ServerInfo = Schemas['ServerInfo']
+export type ServerPatch = Schemas['ServerPatch']
 export type Problem = Schemas['Problem'] & Partial<Pick<Schemas['DecisionProblem'], 'decision'>> & { errors?: ProblemItem[] }
 
 /** What stood in the way: a place in an input, or one decision of a batch. */
@@ -37,15 +41,15 @@ const unreachable: Problem = {
   detail: 'The server cannot be reached. Nothing is known to have changed.',
 }
 
-const client = createClient<paths>({ baseUrl: '', fetch: (request) => globalThis.fetch(request) })
+export const client = createClient<paths>({ baseUrl: '', fetch: (request) => globalThis.fetch(request) })
 
-interface Answer<T> {
+export interface Answer<T> {
   data?: T
   error?: unknown
   response: Response
 }
 
-async function take<T>(call: Promise<Answer<T>>): Promise<T> {
+export async function take<T>(call: Promise<Answer<T>>): Promise<T> {
   let answer: Answer<T>
   try {
     answer = await call
@@ -59,6 +63,7 @@ async function take<T>(call: Promise<Answer<T>>): Promise<T> {
 }
 
 const topicPath = (topicId: string) => ({ params: { path: { topicId } } })
+export const serverPath = (serverId: string) => ({ params: { path: { serverId } } })
 const messagePath = (topicId: string, messageId: string) => ({ params: { path: { topicId, messageId } } })
 
 /** A decision as a person made it. `inputText` is the exact JSON that is to run instead. */
@@ -67,10 +72,14 @@ export interface Decision {
   approved: boolean
   reason?: string
   inputText?: string
+  /** What is decided for good along with it. */
+  remember?: 'always-allow'
 }
 
-function decisionJson({ approvalId, approved, reason, inputText }: Decision): string {
-  const plain = JSON.stringify({ approvalId, approved, ...(reason !== undefined && reason.trim() !== '' ? { reason } : {}) })
+export type AnswerAction = 'accept' | 'decline' | 'cancel'
+
+function decisionJson({ approvalId, approved, reason, inputText, remember }: Decision): string {
+  const plain = JSON.stringify({ approvalId, approved, ...(reason !== undefined && reason.trim() !== '' ? { reason } : {}), ...(remember === undefined ? {} : { remember }) })
   // The text goes in as it was written: parsing it here would round its numbers.
   return inputText === undefined ? plain : `${plain.slice(0, -1)},"updatedInput":${inputText}}`
 }
@@ -90,7 +99,9 @@ export const api = {
     take<{ topics: Topic[]; nextCursor?: string }>(
       client.GET('/topics', { params: { query: { limit: 200, ...(cursor === undefined ? {} : { cursor }) } } }) as Promise<Answer<{ topics: Topic[]; nextCursor?: string }>>,
     ),
-  createTopic: (model?: string) => take<Schemas['Topic']>(client.POST('/topics', { body: model === undefined ? {} : { model } })),
+  createTopic: (model?: string, assistantId?: string) =>
+    take<Schemas['Topic']>(client.POST('/topics', { body: { ...(model === undefined ? {} : { model }), ...(assistantId === undefined ? {} : { assistantId }) } })),
+  assistants: async () => (await take<{ assistants: Assistant[] }>(client.GET('/assistants'))).assistants,
   updateTopic: (topicId: string, body: { title?: string; model?: string }) => take(client.PATCH('/topics/{topicId}', { ...topicPath(topicId), body })),
   deleteTopic: (topicId: string) => take(client.DELETE('/topics/{topicId}', topicPath(topicId))),
   stop: (topicId: string) => take(client.POST('/topics/{topicId}/stop', topicPath(topicId))),
@@ -128,6 +139,18 @@ export const api = {
         bodySerializer: () => decisionBody(decisions),
       }),
     ),
+  explainApproval: (approvalId: string) => take<Explanation>(client.GET('/policy/explain', { params: { query: { approvalId } } })),
+  answer: ({ topicId, messageId, questionId }: { topicId: string; messageId: string; questionId: string }, action: AnswerAction, content?: string) =>
+    take(
+      client.POST('/topics/{topicId}/messages/{messageId}/questions/{questionId}', {
+        params: { path: { topicId, messageId, questionId } },
+        body: { action },
+        // As with an edited input: what was typed goes out digit for digit.
+        bodySerializer: () => (content === undefined ? JSON.stringify({ action }) : `{"action":${JSON.stringify(action)},"content":${content}}`),
+      }),
+    ),
+  server: (serverId: string) => take<ServerInfo>(client.GET('/mcp-servers/{serverId}', serverPath(serverId))),
+  updateServer: (serverId: string, body: ServerPatch) => take<ServerInfo>(client.PATCH('/mcp-servers/{serverId}', { ...serverPath(serverId), body })),
 }
 
 /** An id for a message that this tab is about to send: a repeated POST with it is harmless. */

@@ -2,12 +2,15 @@ import { type KeyboardEvent, type MouseEvent, type ReactNode, useEffect, useId, 
 import { useStore } from 'zustand'
 import { prettyText } from '../json/parse'
 import type { ToolPart } from '../live/types'
+import { visibleText } from '../text/visible'
 import { Visible } from '../text/Visible'
 import { Icon } from '../ui/Icon'
-import { clock, span, useNow } from '../ui/time'
+import { Menu } from '../ui/Menu'
+import { clock, isNear, span, useNow } from '../ui/time'
+import { AlwaysAllowPanel, useOffer } from './AlwaysAllow'
 import { cardState, decide, decisions, emptyDraft, setDraft } from './decisions'
 import { Edit, inputProblems } from './Edit'
-import { byKeyboard, cardsMoved, inSight, newGuard } from './guard'
+import { byKeyboard, cardsMoved, inSight, newGuard, ruleInSight } from './guard'
 import { InputView } from './InputView'
 import { claims, toolNames } from './words'
 
@@ -77,25 +80,42 @@ export function Card({ topicId, part, place, total }: CardProps) {
   const problems = mode === 'edit' ? inputProblems(edited, meta?.inputSchema) : []
   const locked = state.sending !== undefined || state.taken !== undefined
   const final = irreversible(part)
+  // Tools that no stored server offers cannot be allowed for good.
+  const lasting = meta?.serverId !== undefined && meta.gone !== true
+  const [wanted, setWanted] = useState(false)
+  const offer = useOffer(id, lasting && (wanted || mode === 'always'))
   const requested = approval.requestedAt
 
-  function go(to: 'ask' | 'deny' | 'edit') {
+  /** Nobody says yes to what cannot be seen: if it is not, show it first, and wait for the hand to come again. */
+  function seen(inView: (card: HTMLElement) => boolean): boolean {
+    if (!card.current || inView(card.current)) return true
+    if (inView === ruleInSight) card.current.querySelector('.always')?.scrollIntoView({ block: 'end' })
+    else card.current.scrollIntoView({ block: 'start' })
+    cardsMoved()
+    guard.entered()
+    return false
+  }
+
+  function go(to: 'ask' | 'deny' | 'edit' | 'always') {
     if (locked) return
+    if (to === 'always' && !seen(inSight)) return
     setAsked(true)
     setDraft(id, { mode: to, ...(to === 'edit' && draft.input === undefined ? { input: edited } : {}) })
     if (to === 'ask') card.current?.focus({ preventScroll: true })
+    if (to === 'always') {
+      // The button that confirms may appear where the hand has just clicked.
+      guard.entered()
+      cardsMoved()
+    }
   }
   function send(approved: boolean) {
     if (locked) return
-    if (approved && card.current && !inSight(card.current)) {
-      // Nobody says yes to what cannot be seen: show it first, and wait for the hand to come again.
-      card.current.scrollIntoView({ block: 'start' })
-      cardsMoved()
-      guard.entered()
-      return
-    }
+    if (approved && !seen(mode === 'always' ? ruleInSight : inSight)) return
     if (!approved) void decide(topicId, [{ approvalId: id, approved, reason: draft.reason }])
-    else if (mode !== 'edit') void decide(topicId, [{ approvalId: id, approved }])
+    else if (mode === 'always') {
+      // Never without having shown what it changes.
+      if (offer.state === 'ready') void decide(topicId, [{ approvalId: id, approved, remember: 'always-allow' }])
+    } else if (mode !== 'edit') void decide(topicId, [{ approvalId: id, approved }])
     else if (problems.length === 0) void decide(topicId, [{ approvalId: id, approved, inputText: edited }])
   }
 
@@ -115,11 +135,11 @@ export function Card({ topicId, part, place, total }: CardProps) {
     event.preventDefault()
     if (chord) {
       if (mode === 'deny') send(false)
-      else if (final && target !== approve.current) approve.current?.focus()
+      else if ((final || mode === 'always') && target !== approve.current) approve.current?.focus()
       else send(true)
     } else if (key === 'Escape') {
       if (mode !== 'ask') go('ask')
-    } else if (mode === 'ask') {
+    } else if (mode === 'ask' && /^[de]$/i.test(key)) {
       go(/d/i.test(key) ? 'deny' : 'edit')
     }
   }
@@ -168,6 +188,7 @@ export function Card({ topicId, part, place, total }: CardProps) {
               <Icon name="clock" /> waiting {span(Math.max(0, now - new Date(requested).getTime()))}
             </span>
           )}
+          {approval.expiresAt && <Expiry expiresAt={approval.expiresAt} requestedAt={requested} now={now} title={names.title} />}
           {total > 1 && (
             <span className="place">
               {place} of {total}
@@ -175,6 +196,23 @@ export function Card({ topicId, part, place, total }: CardProps) {
           )}
         </div>
       </header>
+
+      {meta?.changed && (
+        <p className="changed">
+          <Icon name="warning" />
+          <span>
+            <strong>{meta.gone ? 'Asked again: the tool is gone.' : 'Asked again, since something changed.'}</strong> <Visible text={meta.changed} />
+          </span>
+        </p>
+      )}
+      {meta?.gone && !meta.changed && (
+        <p className="changed">
+          <Icon name="warning" />
+          <span>
+            <strong>The tool is gone.</strong> Its server does not offer it now. If the call is approved, it fails, unless the tool has come back by then.
+          </span>
+        </p>
+      )}
 
       <Claims said={said} />
 
@@ -191,6 +229,7 @@ export function Card({ topicId, part, place, total }: CardProps) {
         </>
       )}
 
+      {mode === 'always' && <AlwaysAllowPanel offer={offer} id={`${titleId}-always`} focus={asked} />}
       <p className="note note-above">{nothingRan}</p>
       <footer className="card-actions">
         {state.error && <CardProblem error={state.error} />}
@@ -203,7 +242,7 @@ export function Card({ topicId, part, place, total }: CardProps) {
               id={`${titleId}-why`}
               value={draft.reason}
               onChange={(event) => setDraft(id, { reason: event.target.value })}
-              disabled={locked}
+              readOnly={locked}
               autoFocus={asked}
               rows={2}
             />
@@ -212,14 +251,29 @@ export function Card({ topicId, part, place, total }: CardProps) {
         <div className="buttons">
           {mode === 'ask' && (
             <>
-              <button ref={approve} type="button" className="primary" aria-disabled={locked} onClick={guarded(() => send(true))}>
-                {state.sending === 'approve' ? 'Sending…' : 'Approve once'} {!final && <Keys keys="Ctrl ↵" />}
-              </button>
+              <span className={lasting ? 'split' : ''}>
+                <button ref={approve} type="button" className="primary" aria-disabled={locked} onClick={guarded(() => send(true))}>
+                  {state.sending === 'approve' ? 'Sending…' : 'Approve once'} {!final && <Keys keys="Ctrl ↵" />}
+                </button>
+                {lasting && (
+                  <Menu
+                    label="More ways to approve"
+                    className="up"
+                    button="primary"
+                    disabled={locked}
+                    onOpen={() => setWanted(true)}
+                    items={offer.state === 'ready' ? [{ icon: 'always', label: 'Always allow…', act: () => go('always') }] : []}
+                    empty={offer.state === 'none' ? `This tool cannot be allowed for good. ${offer.error ?? ''}` : offer.state === 'failed' ? offer.error : 'Asking the server…'}
+                  >
+                    <Icon name="chevron" className="up-down" />
+                  </Menu>
+                )}
+              </span>
               <button type="button" aria-disabled={locked} onClick={guarded(() => go('deny'))}>
                 {state.sending === 'deny' ? 'Sending…' : 'Deny…'} <Keys keys="D" />
               </button>
               <button type="button" aria-disabled={locked} onClick={guarded(() => go('edit'))}>
-                Edit input <Keys keys="E" />
+                Edit<span className="tucked"> input</span> <Keys keys="E" />
               </button>
             </>
           )}
@@ -231,6 +285,18 @@ export function Card({ topicId, part, place, total }: CardProps) {
           {mode === 'edit' && (
             <button ref={approve} type="button" className="primary" aria-disabled={locked || problems.length > 0} onClick={guarded(() => send(true))}>
               {state.sending ? 'Sending…' : 'Approve with changes'} {!final && <Keys keys="Ctrl ↵" />}
+            </button>
+          )}
+          {mode === 'always' && (
+            <button
+              ref={approve}
+              type="button"
+              className="primary"
+              aria-disabled={locked || offer.state !== 'ready'}
+              aria-describedby={`${titleId}-always`}
+              onClick={guarded(() => send(true))}
+            >
+              {state.sending ? 'Sending…' : 'Approve and always allow'}
             </button>
           )}
           {mode !== 'ask' && (
@@ -249,6 +315,23 @@ export function Card({ topicId, part, place, total }: CardProps) {
         </div>
       </footer>
     </article>
+  )
+}
+
+/** Until when the question can be answered. That it is near is said to a screen reader once, at that point. */
+function Expiry({ expiresAt, requestedAt, now, title }: { expiresAt: string; requestedAt: string | undefined; now: number; title: string }) {
+  const end = new Date(expiresAt).getTime()
+  if (Number.isNaN(end)) return null
+  const near = isNear(end, requestedAt === undefined ? end : new Date(requestedAt).getTime(), now)
+  return (
+    <>
+      <span className={near ? 'expires near' : 'expires'} title={`at ${clock(expiresAt)}; then the call is denied`}>
+        {near && <Icon name="warning" />} {end <= now ? 'Expires now' : `Expires in ${span(end - now)}`}
+      </span>
+      <span className="off-screen" role="status">
+        {near && `${visibleText(title)}: this question expires at ${clock(expiresAt)}, and the call is denied then.`}
+      </span>
+    </>
   )
 }
 
@@ -322,14 +405,14 @@ function Keys({ keys }: { keys: string }): ReactNode {
   return <kbd aria-hidden="true">{keys}</kbd>
 }
 
-/** Alt+A, anywhere: the focus goes to the first card that waits, to the card and not to a button. */
+/** Alt+A, anywhere: the focus goes to the first card or question that waits, to the card and not to a button. */
 export function useCardShortcut(): void {
   useEffect(() => {
     const onKey = (event: globalThis.KeyboardEvent) => {
       if (!event.altKey || event.ctrlKey || event.metaKey || event.repeat) return
       // With Alt some keyboards write another letter; then the place of the key counts.
       if (event.key.toLowerCase() !== 'a' && event.code !== 'KeyA') return
-      const first = document.querySelector<HTMLElement>('[data-approval]')
+      const first = document.querySelector<HTMLElement>('[data-approval], [data-question]')
       if (!first || document.querySelector('dialog[open]')) return
       event.preventDefault()
       first.focus()

@@ -35,7 +35,7 @@ export function Edit({ text, schema, onChange, disabled, autoFocus }: EditProps)
         id={id}
         value={text}
         onChange={(e) => onChange(e.target.value)}
-        disabled={disabled}
+        readOnly={disabled}
         // Only after a person asked to edit, by key or click.
         autoFocus={autoFocus}
         spellCheck={false}

@@ -1,12 +1,16 @@
 import { memo, useEffect, useMemo, useState } from 'react'
 import { useStore } from 'zustand'
-import { parse, prettyText } from '../json/parse'
+import { parse } from '../json/parse'
 import type { ToolPart } from '../live/types'
+import { Result, ResultMedia } from '../results/Result'
+import { settingsPath } from '../router'
 import { Visible } from '../text/Visible'
 import { Icon } from '../ui/Icon'
+import { PageLink } from '../ui/PageLink'
 import { clock, took } from '../ui/time'
 import { cardState, decisions, forget } from './decisions'
 import { InputView, LongText } from './InputView'
+import { Remembered } from './Remembered'
 import { type Line as Words, lineOf, toolNames } from './words'
 
 interface LineProps {
@@ -31,7 +35,7 @@ export const Line = memo(function Line({ part, me, progress }: LineProps) {
   const lost = state?.lost !== undefined || state?.closed !== undefined
   // When a call of unknown outcome ended is not known either: what is recorded is when it was given up.
   const right = [meta?.outcome === 'unknown' ? undefined : took(meta?.startedAt, meta?.finishedAt), line.who, line.at && clock(line.at)].filter(Boolean)
-  return (
+  const details = (
     <details className={`line ${line.tone}`} open={open} onToggle={(event) => setOpen(event.currentTarget.open)} data-state={part.state}>
       <summary data-decided={id}>
         <Icon name={line.icon} className="line-icon" />
@@ -51,6 +55,12 @@ export const Line = memo(function Line({ part, me, progress }: LineProps) {
             {server && <><Visible text={server} /> › </>}
             <Visible text={tool} />
           </p>
+          {meta?.why && (
+            <p className="note">
+              <Visible text={meta.why} />{' '}
+              {meta.ruleId !== undefined && <PageLink to={settingsPath('rules')}>Rules</PageLink>}
+            </p>
+          )}
           {part.inputText !== undefined && (
             <section>
               <p className="label">{part.approval?.originalInputText === undefined ? 'Input' : 'Input, as it was changed'}</p>
@@ -72,7 +82,7 @@ export const Line = memo(function Line({ part, me, progress }: LineProps) {
           {part.outputText !== undefined && (
             <section>
               <p className="label">Output</p>
-              <Output text={part.outputText} />
+              <Result text={part.outputText} />
             </section>
           )}
           {part.errorText && (
@@ -84,6 +94,14 @@ export const Line = memo(function Line({ part, me, progress }: LineProps) {
         </div>
       )}
     </details>
+  )
+  const remembered = settled && part.approval?.remember === 'always-allow'
+  return (
+    <>
+      {details}
+      {remembered && <Remembered part={part} me={me} />}
+      {part.outputText !== undefined && <ResultMedia text={part.outputText} tool={tool} />}
+    </>
   )
 })
 
@@ -118,16 +136,4 @@ function Brief({ text }: { text: string | undefined }) {
     }
   }, [text])
   return brief === '' ? null : <> <code><Visible text={brief} /></code></>
-}
-
-function Output({ text }: { text: string }) {
-  const plain = useMemo(() => {
-    try {
-      const node = parse(text)
-      return node.kind === 'string' ? node.value : prettyText(text)
-    } catch {
-      return text
-    }
-  }, [text])
-  return <LongText text={plain} label="Output" />
 }

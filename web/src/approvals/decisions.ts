@@ -2,7 +2,7 @@ import { createStore } from 'zustand/vanilla'
 import { api, ApiError, type Decision, explain, type ProblemItem } from '../api/client'
 
 export interface Draft {
-  mode: 'ask' | 'deny' | 'edit'
+  mode: 'ask' | 'deny' | 'edit' | 'always'
   reason: string
   /** The edited input, once somebody has edited it. */
   input?: string

@@ -51,6 +51,15 @@ export function inSight(card: HTMLElement): boolean {
   return head.top >= top && head.bottom <= bottom && input.top + Math.min(input.height, inputInSight) <= bottom
 }
 
+/** Whether a person has the rule that is about to be made before the eyes, up to its end. It was shown from its beginning. */
+export function ruleInSight(card: HTMLElement): boolean {
+  const thread = card.closest('.thread')?.getBoundingClientRect()
+  const rule = card.querySelector('.always')?.getBoundingClientRect()
+  const actions = card.querySelector('.card-actions')?.getBoundingClientRect()
+  if (!thread || !rule || !actions) return true
+  return rule.bottom <= Math.min(thread.bottom, actions.top) + 1 && rule.bottom - Math.min(rule.height, inputInSight) >= thread.top - 1
+}
+
 /** Whether a click was made with the keyboard (or by a screen reader), not with a pointer. */
 export function byKeyboard(event: { detail: number }): boolean {
   return event.detail === 0

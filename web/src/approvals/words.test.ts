@@ -32,6 +32,10 @@ describe('lineOf', () => {
     expect(denied({ resolution: 'policy', decidedBy: 'no deletes' }).words).toBe('Rule “no deletes” refused write')
     expect(lineOf(part('approval-responded', { approved: true, decidedBy: 'always', via: 'rule' }), 'ada')!.words).toBe('Rule “always” approved write')
   })
+  it('does not quote why a rule allowed a call as if somebody had said it', () => {
+    expect(lineOf(part('output-available', { approved: true, decidedBy: 'auto-approve', via: 'rule', reason: 'The settings allow it.' }), 'ada')).toMatchObject({ words: 'write done', who: 'by rule “auto-approve”' })
+    expect(lineOf(part('output-available', { approved: true, decidedBy: 'auto-approve', via: 'rule', reason: 'x' }), 'ada')!.reason).toBeUndefined()
+  })
   it('tells decided from running', () => {
     expect(lineOf(part('approval-responded', { approved: true, decidedBy: 'ada' }), 'ada')!.words).toBe('You approved write')
     expect(lineOf(part('approval-responded', { approved: true }, { startedAt: 'x' }), 'ada')!.words).toBe('Running write')

@@ -94,7 +94,9 @@ function denial(part: ToolPart, me: string | undefined): Line {
 }
 
 function reason(part: ToolPart): { reason?: string } {
-  const given = part.approval?.reason
+  const { approval } = part
+  // Why a rule allows a call is said with all there is to know of it; nobody has said it as a reason.
+  const given = approval?.via === 'rule' && approval.approved ? undefined : approval?.reason
   return given ? { reason: given } : {}
 }
 

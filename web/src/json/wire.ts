@@ -1,13 +1,14 @@
 import { type Node, parse } from './parse'
 
-// The members of a tool call that are somebody's exact JSON. They are kept as
+// The members of a tool call, and of a question in it, that are somebody's exact JSON. They are kept as
 // the text that came over the wire, under the name on the right.
-const exact: Record<string, string> = { input: 'inputText', output: 'outputText', originalInput: 'originalInputText' }
+const exact: Record<string, string> = { input: 'inputText', output: 'outputText', originalInput: 'originalInputText', content: 'contentText' }
 
 /**
  * Reads an event or answer of the server. It is JSON.parse, except that a tool
- * call's `input` and `output` and an approval's `originalInput` arrive as their
- * source text in `inputText`, `outputText` and `originalInputText`.
+ * call's `input` and `output`, an approval's `originalInput` and the `content` of
+ * an answer arrive as their source text in `inputText`, `outputText`,
+ * `originalInputText` and `contentText`.
  */
 export function parseWire(text: string): unknown {
   let root: Node
@@ -27,6 +28,7 @@ export function parseWire(text: string): unknown {
 
 function isExact(key: string, siblings: (name: string) => boolean): boolean {
   if (key === 'originalInput') return siblings('id')
+  if (key === 'content') return siblings('askedAt') && siblings('action')
   return (key === 'input' || key === 'output') && siblings('toolCallId')
 }
 

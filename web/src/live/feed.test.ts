@@ -133,4 +133,25 @@ describe('the feed', () => {
     frame()
     expect(published).toBe(0)
   })
+
+  it('counts what a settings event names, and everything when it names nothing that is known', () => {
+    const counts = () => Object.values(feed.store.getState().settings)
+    event('settings', { changed: 'rules' })
+    expect(counts()).toEqual([0, 1, 0])
+    event('settings', { changed: 'of a newer release' })
+    feed.receive({ type: 'event', name: 'settings', data: 'not json' })
+    expect(counts()).toEqual([2, 3, 2])
+    expect(sent.filter((m) => m.type === 'resync')).toEqual([])
+  })
+
+  it('has settings read again when the stream began anew or the connection came back', () => {
+    const counts = () => feed.store.getState().settings.rules
+    feed.receive({ type: 'link', link: 'live' })
+    expect(counts()).toBe(0)
+    event('snapshot', { topicId: '*', revision: 0, topics: [], complete: true })
+    expect(counts()).toBe(1)
+    feed.receive({ type: 'link', link: 'offline' })
+    feed.receive({ type: 'link', link: 'live' })
+    expect(counts()).toBe(2)
+  })
 })

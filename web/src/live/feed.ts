@@ -2,13 +2,17 @@ import { createStore } from 'zustand/vanilla'
 import { parseWire } from '../json/wire'
 import type { FromHub, Link, ToHub } from './hub'
 import { addTopic, emptyState, type LiveState, reduce, withOlder } from './reduce'
-import { type ServerEvent, stateEvents, type Topic } from './types'
+import { type ServerEvent, settingsEvent, type SettingsKind, settingsKinds, stateEvents, type Topic } from './types'
 
 export interface FeedState extends LiveState {
   link: Link
   /** Whether the stream has been live in this tab before. */
   wasLive: boolean
+  /** Rises whenever settings of the kind may be other than they were read. */
+  settings: Readonly<Record<SettingsKind, number>>
 }
+
+const unread = { 'mcp-servers': 0, rules: 0, assistants: 0 }
 
 const expensive = 20
 const hiddenFlush = 250
@@ -20,7 +24,7 @@ const hiddenFlush = 250
  * timer does it: the title must still say that somebody is asked.
  */
 export class Feed {
-  readonly store = createStore<FeedState>()(() => ({ ...emptyState, link: 'connecting', wasLive: false }))
+  readonly store = createStore<FeedState>()(() => ({ ...emptyState, link: 'connecting', wasLive: false, settings: unread }))
   private queue: ServerEvent[] = []
   private scheduled = false
   private restUntil = 0
@@ -81,12 +85,17 @@ export class Feed {
   readonly receive = (message: FromHub): void => {
     switch (message.type) {
       case 'link':
+        if (message.link === 'live' && this.store.getState().wasLive) this.stale(settingsKinds)
         this.store.setState((s) => ({ link: message.link, wasLive: s.wasLive || message.link === 'live' }))
         break
       case 'missing':
         this.store.setState((s) => ({ gone: { ...s.gone, [message.topicId]: true } }))
         break
       case 'event': {
+        if (message.name === settingsEvent) {
+          this.settingsChanged(message.data)
+          return
+        }
         let event: ServerEvent | undefined
         try {
           event = decode(message.name, message.data)
@@ -95,10 +104,27 @@ export class Feed {
           return
         }
         if (!event || !this.concerns(event)) return
+        // A stream that begins anew does not tell of settings that changed before it.
+        if (event.name === 'snapshot' && event.data.topicId === '*') this.stale(settingsKinds)
         this.queue.push(event)
         this.schedule()
       }
     }
+  }
+
+  private settingsChanged(data: string): void {
+    let changed: unknown
+    try {
+      changed = (JSON.parse(data) as { changed?: unknown }).changed
+    } catch {
+      // Then it may have been any of them.
+    }
+    const one = settingsKinds.filter((kind) => kind === changed)
+    this.stale(one.length > 0 ? one : settingsKinds)
+  }
+
+  private stale(kinds: readonly SettingsKind[]): void {
+    this.store.setState((s) => ({ settings: kinds.reduce((all, kind) => ({ ...all, [kind]: all[kind] + 1 }), s.settings) }))
   }
 
   /** Other tabs' topics come along on the shared stream. */

@@ -1,4 +1,4 @@
-import { linkEvents, stateEvents } from './types'
+import { linkEvents, settingsEvent, stateEvents } from './types'
 
 /** What the hub is to a tab: where its event stream stands. */
 export type Link = 'connecting' | 'live' | 'offline' | 'signed-out'
@@ -246,7 +246,7 @@ export const browserDeps: HubDeps = {
   open(url, on) {
     const source = new EventSource(url)
     const listen = (event: MessageEvent<string>) => on.event(event.type, event.data, event.lastEventId)
-    for (const name of [...stateEvents, ...linkEvents]) source.addEventListener(name, listen)
+    for (const name of [...stateEvents, ...linkEvents, settingsEvent]) source.addEventListener(name, listen)
     // Its own reconnect would repeat the old `last` of the address; ours knows better.
     source.onerror = () => {
       source.close()

@@ -15,6 +15,8 @@ export interface Status {
   activeExecutions: Execution[]
   awaitingApprovalAnchors: Execution[]
   pendingApprovals: number
+  /** Questions of tools that run. Absent from servers that know none. */
+  openQuestions?: number
   queuedMessages: number
   lastCompletedAt?: string
 }
@@ -23,6 +25,7 @@ export interface Topic {
   id: string
   title: string
   model: string
+  assistantId?: string
   revision: number
   status?: Status
   createdAt: string
@@ -43,21 +46,49 @@ export interface Approval {
   approved?: boolean
   reason?: string
   requestedAt?: string
+  /** From then on nobody can decide, and the call is denied. */
+  expiresAt?: string
   decidedAt?: string
   decidedBy?: string
   via?: string
   resolution?: string
   originalInputText?: string
+  /** What was decided for good along with it. */
+  remember?: string
+}
+
+/** What a tool's server asks of the person while the tool runs. It is open while it has no action. */
+export interface Question {
+  id: string
+  message: string
+  schema?: unknown
+  askedAt: string
+  action?: 'accept' | 'decline' | 'cancel'
+  /** The exact JSON of the answer's content. */
+  contentText?: string
+  answeredAt?: string
+  answeredBy?: string
+  via?: string
+  /** Why it was closed without an answer. */
+  resolution?: string
 }
 
 export interface ToolMetadata {
   server?: string
+  serverId?: string
   tool?: string
   title?: string
   annotations?: Record<string, unknown>
   inputSchema?: unknown
   verdict?: string
   rule?: string
+  ruleId?: string
+  why?: string
+  /** Why a call is asked about again. */
+  changed?: string
+  /** Its server did not offer the tool when it was asked about. */
+  gone?: boolean
+  questions?: Question[]
   model?: string
   step?: number
   startedAt?: string
@@ -158,6 +189,16 @@ export type ServerEvent =
 /** The names of the events that carry state, and of those that speak of the connection. */
 export const stateEvents = ['snapshot', 'status', 'topic', 'topic.removed', 'message', 'part', 'message.removed', 'delta'] as const
 export const linkEvents = ['ping', 'bye'] as const
+
+/** The event that says that settings have changed: a hint to read them again. */
+export const settingsEvent = 'settings'
+export const settingsKinds = ['mcp-servers', 'rules', 'assistants'] as const
+export type SettingsKind = (typeof settingsKinds)[number]
+
+/** How many things of a topic wait for a person. */
+export function waitingIn(status: Status | undefined): number {
+  return (status?.pendingApprovals ?? 0) + (status?.openQuestions ?? 0)
+}
 
 export function isTool(part: Part): part is ToolPart {
   return part.type === 'dynamic-tool' || part.type.startsWith('tool-')

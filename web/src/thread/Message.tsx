@@ -6,6 +6,7 @@ import { cardState, decisions } from '../approvals/decisions'
 import { Line } from '../approvals/Line'
 import type { Held } from '../live/reduce'
 import { type FilePart, isText, isTool, type Message as WireMessage, type Part, type ToolPart } from '../live/types'
+import { Questions } from '../questions/Question'
 import { Markdown, safeUrl } from '../text/Markdown'
 import { Visible } from '../text/Visible'
 import { copyText } from '../ui/copy'
@@ -36,7 +37,7 @@ export const Message = memo(function Message({ held, actions }: { held: Held; ac
       <div className="bubble">
         {message.parts.map((part, i) => (
           <Boundary key={keyOf(part, i)} what="A part of this message">
-            <PartView part={part} role={role} progress={held.progress[i]} />
+            <PartView part={part} role={role} messageId={message.id} progress={held.progress[i]} />
           </Boundary>
         ))}
         {empty && metadata.status === 'pending' && (
@@ -78,13 +79,13 @@ function plainText(message: WireMessage): string {
     .join('\n\n')
 }
 
-const PartView = memo(function PartView({ part, role, progress }: { part: Part; role: string; progress: string | undefined }) {
+const PartView = memo(function PartView({ part, role, messageId, progress }: { part: Part; role: string; messageId: string; progress: string | undefined }) {
   if (isText(part)) {
     if (part.type === 'reasoning') return <Reasoning text={part.text} streaming={part.state === 'streaming'} />
     if (role === 'user') return <p className="said">{part.text}</p>
     return <Markdown text={part.text} streaming={part.state === 'streaming'} />
   }
-  if (isTool(part)) return <Tool part={part} progress={progress} />
+  if (isTool(part)) return <Tool part={part} messageId={messageId} progress={progress} />
   if (part.type === 'file') return <File part={part as FilePart} />
   if (part.type === 'source-url') {
     const { url, title } = part as unknown as { url?: string; title?: string }
@@ -117,7 +118,7 @@ function Reasoning({ text, streaming }: { text: string; streaming: boolean }) {
   )
 }
 
-function Tool({ part, progress }: { part: ToolPart; progress: string | undefined }) {
+function Tool({ part, messageId, progress }: { part: ToolPart; messageId: string; progress: string | undefined }) {
   const { topicId, me, pending } = useContext(ThreadContext)
   const id = part.approval?.id
   const answered = useStore(decisions, (all) => {
@@ -132,6 +133,7 @@ function Tool({ part, progress }: { part: ToolPart; progress: string | undefined
       <>
         {place === 0 && part.state === 'approval-requested' && <BatchBar topicId={topicId} parts={pending} />}
         <Line part={part} me={me} progress={progress} />
+        <Questions topicId={topicId} messageId={messageId} part={part} me={me} />
       </>
     )
   }

@@ -9,7 +9,7 @@ import { Icon } from '../ui/Icon'
 import { Composer } from './Composer'
 import { type Actions, Message } from './Message'
 import { ModelPicker } from './ModelPicker'
-import { pendingParts, ThreadContext } from './pending'
+import { openQuestions, pendingParts, ThreadContext } from './pending'
 import { Queue } from './Queue'
 import { useStickyScroll } from './scroll'
 
@@ -30,6 +30,7 @@ export function Thread({ topic, detail, status, me }: ThreadProps) {
   const { away, jump } = useStickyScroll(box, content, topicId)
   const busy = isBusy(status)
   const pending = usePending(detail)
+  const asking = pending.length > 0 || openQuestions(detail).length > 0
   const info = useMemo(() => ({ topicId, me, pending }), [topicId, me, pending])
   const running = status?.status === 'pending' || status?.status === 'streaming'
   const siblings = useBranches(topicId, detail, running)
@@ -77,7 +78,7 @@ export function Thread({ topic, detail, status, me }: ThreadProps) {
       <div className="dock">
         {away && (
           <button type="button" className="to-end" onClick={jump}>
-            <Icon name="down" /> {pending.length > 0 ? 'To what needs you' : 'To the end'}
+            <Icon name="down" /> {asking ? 'To what needs you' : 'To the end'}
           </button>
         )}
         <Queue topicId={topicId} detail={detail} busy={busy} />
@@ -85,7 +86,7 @@ export function Thread({ topic, detail, status, me }: ThreadProps) {
           key={topicId}
           place={topicId}
           busy={busy}
-          asking={pending.length > 0}
+          asking={asking}
           onSend={async (id, text) => {
             try {
               await api.send(topicId, id, text)

@@ -4,7 +4,7 @@ const near = 90
 
 function showsCard(scroller: HTMLElement): boolean {
   const { top, bottom } = scroller.getBoundingClientRect()
-  return [...scroller.querySelectorAll('[data-approval]')].some((card) => {
+  return [...scroller.querySelectorAll('[data-approval], [data-question]')].some((card) => {
     const box = card.getBoundingClientRect()
     return box.top < bottom && box.bottom > top
   })
@@ -24,7 +24,7 @@ export function useStickyScroll(box: RefObject<HTMLElement | null>, content: Ref
     const scroller = box.current
     if (!scroller) return
     const end = scroller.scrollHeight - scroller.clientHeight
-    const card = scroller.querySelector<HTMLElement>('.batch, [data-approval]')
+    const card = scroller.querySelector<HTMLElement>('.batch, [data-approval], [data-question]')
     const top = card ? card.getBoundingClientRect().top - scroller.getBoundingClientRect().top + scroller.scrollTop - 8 : end
     aimed.current = Math.max(0, Math.min(end, top))
     scroller.scrollTop = aimed.current
@@ -46,7 +46,7 @@ export function useStickyScroll(box: RefObject<HTMLElement | null>, content: Ref
     const watcher = new ResizeObserver(() => {
       // Whoever is at work in a card, or edits a message, must not have it moved away.
       const focused = document.activeElement
-      const atWork = inner.contains(focused) && focused?.closest('[data-approval], textarea')
+      const atWork = inner.contains(focused) && focused?.closest('[data-approval], [data-question], textarea')
       if (pinned.current && !atWork) toEnd()
     })
     watcher.observe(inner)

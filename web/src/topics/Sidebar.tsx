@@ -3,17 +3,20 @@ import { useStore } from 'zustand'
 import { api, explain } from '../api/client'
 import { useFeed } from '../feed'
 import type { Status, Topic } from '../live/types'
-import { navigate, pathOf } from '../router'
+import { navigate, pathOf, settingsPath } from '../router'
 import { Visible } from '../text/Visible'
 import { Dialog } from '../ui/Dialog'
 import { Icon } from '../ui/Icon'
 import { Menu } from '../ui/Menu'
+import { PageLink } from '../ui/PageLink'
 import { type Theme, useTheme } from '../ui/theme'
 import { shortTime, useNow } from '../ui/time'
 import { StatusChip } from './status'
 
 interface SidebarProps {
   current: string | undefined
+  /** Whether the settings are shown, and not a conversation. */
+  inSettings: boolean
   me: string | undefined
   onSignOut(): void
   /** A place was chosen: a drawer can close. */
@@ -37,7 +40,7 @@ export function newestFirst(topics: readonly Topic[], statuses: Statuses): Topic
   return topics.toSorted((a, b) => time.get(b.id)! - time.get(a.id)! || (a.id < b.id ? 1 : -1))
 }
 
-export function Sidebar({ current, me, onSignOut, onChosen }: SidebarProps) {
+export function Sidebar({ current, inSettings, me, onSignOut, onChosen }: SidebarProps) {
   const feed = useFeed()
   const topics = useStore(feed.store, (s) => s.topics)
   const statuses = useStore(feed.store, (s) => s.statuses)
@@ -71,7 +74,7 @@ export function Sidebar({ current, me, onSignOut, onChosen }: SidebarProps) {
         <a
           className="button"
           href="/"
-          aria-current={current === undefined ? 'page' : undefined}
+          aria-current={current === undefined && !inSettings ? 'page' : undefined}
           onClick={(event) => {
             if (event.ctrlKey || event.metaKey || event.shiftKey) return
             event.preventDefault()
@@ -128,13 +131,13 @@ export function Sidebar({ current, me, onSignOut, onChosen }: SidebarProps) {
           Show all topics
         </button>
       )}
-      <SidebarFoot me={me} onSignOut={onSignOut} />
+      <SidebarFoot me={me} inSettings={inSettings} onSignOut={onSignOut} onChosen={onChosen} />
       {deleting && <DeleteTopic topic={deleting} current={current} onClose={() => setDeleting(undefined)} />}
     </nav>
   )
 }
 
-function SidebarFoot({ me, onSignOut }: { me: string | undefined; onSignOut(): void }) {
+function SidebarFoot({ me, inSettings, onSignOut, onChosen }: Pick<SidebarProps, 'me' | 'inSettings' | 'onSignOut' | 'onChosen'>) {
   const [theme, setTheme] = useTheme()
   const next: Record<Theme, Theme> = { auto: 'light', light: 'dark', dark: 'auto' }
   const words: Record<Theme, string> = { auto: 'as the system', light: 'light', dark: 'dark' }
@@ -145,6 +148,9 @@ function SidebarFoot({ me, onSignOut }: { me: string | undefined; onSignOut(): v
       <a className="licences" href="/licenses.txt" target="_blank" rel="noopener">
         Licences
       </a>
+      <PageLink to={settingsPath('servers')} className="button quiet icon-button" current={inSettings} label="Settings" onGo={onChosen}>
+        <Icon name="sliders" />
+      </PageLink>
       <button type="button" className="quiet icon-button" onClick={() => setTheme(next[theme])} aria-label={`Colours: ${words[theme]}. Change`} title={`Colours: ${words[theme]}`}>
         <Icon name={icons[theme]} />
       </button>

@@ -1,4 +1,4 @@
-import type { Status } from '../live/types'
+import { type Status, waitingIn } from '../live/types'
 import { Icon, type IconName } from '../ui/Icon'
 
 const look: Record<string, { icon: IconName; tone: string; words: string } | undefined> = {
@@ -18,7 +18,7 @@ export function isBusy(status: Status | undefined): boolean {
 /** What a topic is doing, in a word and a sign; nothing for one that is idle. */
 export function StatusChip({ status }: { status: Status | undefined }) {
   if (!status) return null
-  const waiting = status.pendingApprovals
+  const waiting = waitingIn(status)
   // A question can be open while a sibling call still runs; it is what a person must see.
   const found = waiting > 0 ? look['awaiting-approval'] : look[status.status]
   if (!found) return null

@@ -7,8 +7,21 @@ interface Item {
   act(): void
 }
 
+interface MenuProps {
+  label: string
+  items: Item[]
+  className?: string
+  /** The class of the button. */
+  button?: string
+  disabled?: boolean
+  /** What is said while there is no item. */
+  empty?: string | undefined
+  onOpen?(): void
+  children?: ReactNode
+}
+
 /** A button with a few more actions behind it. */
-export function Menu({ label, items, children }: { label: string; items: Item[]; children?: ReactNode }) {
+export function Menu({ label, items, className = '', button: look = 'quiet', disabled = false, empty, onOpen, children }: MenuProps) {
   const [open, setOpen] = useState(false)
   const box = useRef<HTMLDivElement>(null)
   const button = useRef<HTMLButtonElement>(null)
@@ -18,19 +31,25 @@ export function Menu({ label, items, children }: { label: string; items: Item[];
       if (!box.current?.contains(event.target as Node)) setOpen(false)
     }
     document.addEventListener('pointerdown', onPointer)
-    box.current?.querySelector<HTMLElement>('.menu-items button')?.focus()
     return () => document.removeEventListener('pointerdown', onPointer)
   }, [open])
+  const some = items.length > 0
+  // What a menu that opens upwards belongs to must not be moved out of sight.
+  const still = { preventScroll: className.includes('up') }
+  useEffect(() => {
+    if (open && some) box.current?.querySelector<HTMLElement>('.menu-items button')?.focus(still)
+    // Whether it opens upwards never changes.
+  }, [open, some])
   return (
     <div
-      className={`menu ${open ? 'open' : ''}`}
+      className={`menu ${className} ${open ? 'open' : ''}`}
       ref={box}
       onKeyDown={(event) => {
         if (!open) return
         if (event.key === 'Escape') {
           event.stopPropagation()
           setOpen(false)
-          button.current?.focus()
+          button.current?.focus(still)
         }
         if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
           event.preventDefault()
@@ -43,18 +62,35 @@ export function Menu({ label, items, children }: { label: string; items: Item[];
         if (event.relatedTarget && !event.currentTarget.contains(event.relatedTarget)) setOpen(false)
       }}
     >
-      <button ref={button} type="button" className="quiet icon-button" aria-label={label} aria-expanded={open} onClick={() => setOpen(!open)}>
+      <button
+        ref={button}
+        type="button"
+        className={`${look} icon-button`}
+        aria-label={label}
+        aria-expanded={open}
+        aria-disabled={disabled}
+        onClick={() => {
+          if (disabled) return
+          if (!open) onOpen?.()
+          setOpen(!open)
+        }}
+      >
         {children ?? <Icon name="more" />}
       </button>
       {open && (
         <div className="menu-items">
+          {!some && empty !== undefined && (
+            <p className="note" role="status">
+              {empty}
+            </p>
+          )}
           {items.map((item) => (
             <button
               key={item.label}
               type="button"
               onClick={() => {
                 setOpen(false)
-                button.current?.focus()
+                button.current?.focus(still)
                 item.act()
               }}
             >

@@ -37,6 +37,14 @@ export function span(ms: number): string {
   return `${Math.floor(hours / 24)} days`
 }
 
+const hour = 3_600_000
+
+/** Whether a deadline is near: less than an hour, or than a tenth of the time that there was, is left. */
+export function isNear(deadline: number, from: number, now: number): boolean {
+  const left = deadline - now
+  return left < hour || left < (deadline - from) / 10
+}
+
 /** When something was, as short as it can be said. */
 export function shortTime(iso: string, now = Date.now()): string {
   const date = new Date(iso)
