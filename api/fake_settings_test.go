@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -46,10 +47,20 @@ func aTrial() chat.ServerTrial {
 }
 
 func (f *fake) MCPServers(context.Context) ([]chat.ServerInfo, error) {
+	if f.servers != nil {
+		return slices.Clone(f.servers), f.did("MCPServers", "")
+	}
 	return fakeServers(), f.did("MCPServers", "")
 }
+
+func (f *fake) read() chat.ServerInfo {
+	if f.servers != nil {
+		return f.servers[0]
+	}
+	return aServerInfo()
+}
 func (f *fake) MCPServer(_ context.Context, id string) (chat.ServerInfo, error) {
-	return aServerInfo(), f.did("MCPServer "+id, "")
+	return f.read(), f.did("MCPServer "+id, "")
 }
 func (f *fake) MCPServerTools(_ context.Context, id string) ([]chat.ServerTool, error) {
 	return aTrial().Tools, f.did("MCPServerTools "+id, "")
@@ -67,7 +78,7 @@ func (f *fake) ImportMCPServers(_ context.Context, file []byte, skip bool, by ch
 }
 func (f *fake) UpdateMCPServer(_ context.Context, id string, p chat.MCPServerPatch, by chat.Decider) (chat.ServerInfo, error) {
 	f.serverPatch, f.by = p, by
-	return aServerInfo(), f.did("UpdateMCPServer "+id, "")
+	return f.read(), f.did("UpdateMCPServer "+id, "")
 }
 func (f *fake) DeleteMCPServer(_ context.Context, id string, by chat.Decider) error {
 	f.by = by
@@ -91,7 +102,7 @@ func (f *fake) TestStoredMCPServer(ctx context.Context, id string, p chat.MCPSer
 	return chat.ServerTrial{State: chat.ServerState{Phase: chat.ServerFailed, Error: "the process ended", Stderr: []string{"no"}}}, f.did("TestStoredMCPServer "+id, "")
 }
 func (f *fake) MCPServerVersions(_ context.Context, id string, p chat.Page) ([]chat.ServerChange, string, error) {
-	before, after := aServer().Shown(), aServer().Shown()
+	before, after := f.read().ServerSettings, f.read().ServerSettings
 	before.AutoApproveTools, before.Version = []string{}, 1
 	return []chat.ServerChange{
 		{ServerID: "s1", Version: 3, Action: chat.ActionDeleted, By: "owner", Via: chat.ViaWeb, At: at, Before: &after},

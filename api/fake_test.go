@@ -51,6 +51,7 @@ type fake struct {
 	rulePatch chat.RulePatch
 	decideErr error
 
+	servers        []chat.ServerInfo // instead of the usual ones; the first is the one that is read
 	server         chat.MCPServer
 	serverPatch    chat.MCPServerPatch
 	file           string

@@ -66,7 +66,7 @@ var kinds = []struct {
 	{chat.ErrForbidden, http.StatusForbidden, "Only the owner may do this."},
 	{chat.ErrNotFound, http.StatusNotFound, "There is no such thing here."},
 	{chat.ErrGone, http.StatusGone, "It is gone."},
-	{chat.ErrConflict, http.StatusConflict, "The state of what it is about does not allow this."},
+	{chat.ErrConflict, http.StatusConflict, "This is not possible as things stand."},
 	{chat.ErrInvalid, http.StatusUnprocessableEntity, "A rule does not allow this."},
 	{chat.ErrMalformed, http.StatusBadRequest, "The request cannot be understood."},
 }

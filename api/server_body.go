@@ -40,6 +40,7 @@ type serverPatch struct {
 	AutoApproveTools         *[]string `json:"autoApproveTools" validate:"omitnil,max=1000,dive,min=1,max=256"`
 	AlwaysAskTools           *[]string `json:"alwaysAskTools" validate:"omitnil,max=1000,dive,min=1,max=256"`
 	DisabledAutoApproveTools *[]string `json:"disabledAutoApproveTools" validate:"omitnil,max=1000,dive,min=1,max=256"`
+	KnownTools               *[]string `json:"knownTools" validate:"omitnil,max=1000,dive,min=1,max=256"`
 	Trusted                  *bool     `json:"trusted"`
 
 	Version *int `json:"version" validate:"omitnil,min=1"`

@@ -73,6 +73,10 @@ func (a *API) listServers(w http.ResponseWriter, r *http.Request) error {
 func infoFor(r *http.Request, info chat.ServerInfo) chat.ServerInfo {
 	if checkOwner(r) != nil {
 		info.ServerSettings = info.ForOthers()
+		info.State.Stderr = nil // it may quote the arguments
+		if info.State.Error != "" {
+			info.State.Error = "It cannot be reached. The owner can see why."
+		}
 	}
 	return info
 }

@@ -1,14 +1,9 @@
 package api
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -72,9 +67,10 @@ func TestChangesOfServersAreTakenAsTheContractDescribes(t *testing.T) {
 		{`{"name":"n","command":"","args":[],"dir":"","url":"","disabled":false,"version":3}`, chat.MCPServerPatch{Name: &name, Command: &empty, Args: &[]string{}, Dir: &empty, URL: &empty, Disabled: &no, Version: &version}},
 		{`{"env":{"A":"v","B":null,"C":""},"headers":{}}`, chat.MCPServerPatch{Env: &pairs, Headers: &map[string]*string{}}},
 		{`{"headers":{"A":"v","B":null,"C":""}}`, chat.MCPServerPatch{Headers: &pairs}},
-		{`{"disabledTools":["a","a"],"autoApproveTools":[],"alwaysAskTools":["b"],"disabledAutoApproveTools":[],"trusted":true}`, chat.MCPServerPatch{
-			DisabledTools: &[]string{"a", "a"}, AutoApproveTools: &[]string{}, AlwaysAskTools: &[]string{"b"}, DisabledAutoApproveTools: &[]string{}, Trusted: &yes,
+		{`{"disabledTools":["a","a"],"autoApproveTools":[],"alwaysAskTools":["b"],"disabledAutoApproveTools":[],"knownTools":[],"trusted":true}`, chat.MCPServerPatch{
+			DisabledTools: &[]string{"a", "a"}, AutoApproveTools: &[]string{}, AlwaysAskTools: &[]string{"b"}, DisabledAutoApproveTools: &[]string{}, KnownTools: &[]string{}, Trusted: &yes,
 		}},
+		{`{"disabledAutoApproveTools":["b"],"knownTools":["a","b"]}`, chat.MCPServerPatch{DisabledAutoApproveTools: &[]string{"b"}, KnownTools: &[]string{"a", "b"}}},
 	} {
 		for method, path := range map[string]string{"PATCH": "/mcp-servers/s1", "POST": "/mcp-servers/s1/test"} {
 			b.svc.serverPatch = chat.MCPServerPatch{}
@@ -195,7 +191,7 @@ func TestServersThatAreNotTaken(t *testing.T) {
 		refuse(method, path, `{"trusted":true,"version":0}`, "version must be at least 1.")
 		refuse(method, path, `{"trusted":true,"version":"1"}`, "version must be an integer of at most 32 bits.")
 		refuse(method, path, `null`, "The body must be an object.")
-		for _, list := range []string{"disabledTools", "autoApproveTools", "alwaysAskTools", "disabledAutoApproveTools"} {
+		for _, list := range []string{"disabledTools", "autoApproveTools", "alwaysAskTools", "disabledAutoApproveTools", "knownTools"} {
 			refuse(method, path, `{"`+list+`":null}`, list+" must be an array.")
 			refuse(method, path, `{"`+list+`":{"hunter2":1}}`, list+" must be an array.")
 			refuse(method, path, `{"`+list+`":["a",1]}`, list+"/1 must be a string.")
@@ -259,109 +255,6 @@ func TestWhatAServerMayBeAtMost(t *testing.T) {
 	}
 }
 
-func TestOnlyTheOwnerManagesServers(t *testing.T) {
-	t.Parallel()
-	b := start(t, nil)
-	const detail = "Only the owner may add, change, test, restart and delete tool servers."
-	refused := append([]operation{
-		{"POST", "/mcp-servers", `not even JSON`, 0, ""},
-		{"POST", "/mcp-servers/import?existing=x", `{}`, 0, ""},
-		{"DELETE", "/mcp-servers/%00", "", 0, ""},
-	}, ownersOperations...)
-	for _, member := range []string{`"name":"n"`, `"command":"x"`, `"args":[]`, `"env":{}`, `"dir":""`, `"url":""`, `"headers":{}`, `"disabled":false`} {
-		refused = append(refused,
-			operation{"PATCH", "/mcp-servers/s1", `{` + member + `}`, 0, ""},
-			operation{"PATCH", "/mcp-servers/s1", `{"trusted":true,` + member + `}`, 0, ""})
-	}
-	for _, op := range refused {
-		for name, headers := range map[string][]string{
-			"a token":  nil,
-			"a cookie": {"Authorization", "Cookie: assent_session=" + session, "Origin: " + b.url},
-		} {
-			p := b.bad(op.method, op.path, op.body, headers...).problem(t, 403)
-			if p["type"] != "/problems/forbidden" || p["title"] != "Forbidden" || p["detail"] != detail {
-				t.Errorf("%s %s %s by %s: %v", op.method, op.path, op.body, name, p)
-			}
-		}
-		b.bad(op.method, op.path, op.body, "Authorization").problem(t, 401)
-		if call := b.svc.last(); call != "" {
-			t.Errorf("%s %s %s: the service was asked %s", op.method, op.path, op.body, call)
-		}
-		p := b.bad(op.method, op.path, op.body, append([]string{"Origin: https://evil.example"}, asOwner...)...).problem(t, 403)
-		if p["type"] != "/problems/cross-origin" {
-			t.Errorf("%s %s from a foreign page: %v", op.method, op.path, p)
-		}
-	}
-	body := `{"disabledTools":["a"],"autoApproveTools":["b"],"alwaysAskTools":["c"],"disabledAutoApproveTools":["c"],"trusted":false,"version":2}`
-	if got := b.do("PATCH", "/mcp-servers/s1", body); got.status != 200 {
-		t.Errorf("switches by another principal: answered %d %s", got.status, got.body)
-	}
-	if b.svc.by != (chat.Decider{Name: "ada", Via: chat.ViaAPI}) {
-		t.Errorf("switched by %+v", b.svc.by)
-	}
-}
-
-func TestWithoutAuthenticationEverybodyIsTheOwner(t *testing.T) {
-	t.Parallel()
-	b := start(t, func(o *Options) { o.NoAuth = true })
-	for _, op := range ownersOperations {
-		if got := b.do(op.method, op.path, op.body, "Authorization"); got.status != op.status {
-			t.Errorf("%s %s: answered %d %s", op.method, op.path, got.status, got.body)
-		}
-	}
-}
-
-func TestImportTakesAFileAsItIs(t *testing.T) {
-	t.Parallel()
-	b := start(t, nil)
-	for body, want := range map[string]string{
-		`{"mcpServers":{"a":{"command":"x","env":{"N":"1"}}},"theme":1.10}` + "\n": "",
-		"\ufeff{ \"servers\": {} }":                 `{ "servers": {} }`,
-		" \n{\"mcpServers\":{\"a\":{\"args\":[]}}}": "",
-	} {
-		if want == "" {
-			want = body
-		}
-		if got := b.bad("POST", "/mcp-servers/import", body, asOwner...); got.status != 201 || got.body != `{"servers":[],"skipped":[]}` {
-			t.Errorf("%q: answered %d %s", body, got.status, got.body)
-		}
-		if b.svc.file != want {
-			t.Errorf("the service was given %q, want %q", b.svc.file, want)
-		}
-	}
-	if b.svc.by != (chat.Decider{Name: "owner", Via: chat.ViaAPI}) {
-		t.Errorf("imported by %+v", b.svc.by)
-	}
-	for query, want := range map[string]string{"": "ImportMCPServers", "?existing=": "ImportMCPServers", "?existing=refuse": "ImportMCPServers", "?existing=skip": "ImportMCPServers skip"} {
-		got := b.bad("POST", "/mcp-servers/import"+query, `{}`, asOwner...)
-		if call := b.svc.last(); got.status != 201 || call != want {
-			t.Errorf("%q: answered %d, and the service was asked %s", query, got.status, call)
-		}
-		if skipped := strings.HasSuffix(got.body, `,"skipped":["off"]}`); skipped != strings.HasSuffix(want, "skip") {
-			t.Errorf("%q: answered %s", query, got.body)
-		}
-	}
-	for _, tt := range []struct{ path, body, detail string }{
-		{"?existing=replace", `{}`, "existing must be one of refuse, skip."},
-		{"", ` `, "The body is empty; it must be a JSON object."},
-		{"", `["hunter2"]`, "The body must be an object."},
-		{"", `"hunter2"`, "The body must be an object."},
-		{"", `{"mcpServers":{"a":{"env":{"A":"hunter2`, "The body is not valid JSON: it ends too early."},
-		{"", `{"mcpServers":{"a":{"env":{"A":hunter2}}}}`, "The body is not valid JSON at byte 32."},
-		{"", `{"mcpServers":{"a":{"env":{"A":"hunter2\u0000"}}}}`, `The body holds the character \u0000, which cannot be stored.`},
-		{"", "{\"mcpServers\":{\"a\":{\"env\":{\"A\":\"hunter2\xff\"}}}}", "The body is not valid UTF-8."},
-		{"", `{} {}`, "The body holds more than one JSON value."},
-	} {
-		got := b.bad("POST", "/mcp-servers/import"+tt.path, tt.body, asOwner...)
-		if p := got.problem(t, 400); p["detail"] != tt.detail || strings.Contains(got.body, "hunter2") {
-			t.Errorf("%q: %s, want %s", tt.body, got.body, tt.detail)
-		}
-	}
-	if call := b.svc.last(); call != "" {
-		t.Errorf("the service was asked %s", call)
-	}
-}
-
 func TestServersByAnyName(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
@@ -399,55 +292,4 @@ func TestServersByAnyName(t *testing.T) {
 			t.Errorf("%s: Allow is %q, want %q", path, got.header.Get("Allow"), allow)
 		}
 	}
-}
-
-func TestAnswersHoldNoSecret(t *testing.T) {
-	t.Parallel()
-	b := start(t, nil)
-	patch := `{"headers":{"Authorization":"` + hidden + `"},"url":"https://x:` + hidden + `@example.com/?k=` + hidden + `"}`
-	whole := `{"name":"web",` + strings.TrimPrefix(patch, "{")
-	operations := []operation{
-		{"GET", "/mcp-servers", "", 200, ""}, {"GET", "/mcp-servers/s1", "", 200, ""}, {"GET", "/mcp-servers/s1/versions", "", 200, ""},
-		{"POST", "/mcp-servers", whole, 201, ""}, {"POST", "/mcp-servers/test", whole, 200, ""}, {"PATCH", "/mcp-servers/s1", patch, 200, ""},
-		{"POST", "/mcp-servers/s1/test", patch, 200, ""}, {"POST", "/mcp-servers/s1/restart", "", 200, ""},
-		{"POST", "/mcp-servers/import?existing=skip", `{"mcpServers":{"web":` + patch + `}}`, 201, ""},
-	}
-	for _, op := range operations {
-		if got := b.do(op.method, op.path, op.body, asOwner...); got.status != op.status || strings.Contains(got.body, hidden) {
-			t.Errorf("%s %s: answered %d %s", op.method, op.path, got.status, got.body)
-		}
-	}
-	b.svc.err = fmt.Errorf("seal %s: %w", hidden, chat.ErrUnavailable)
-	for _, op := range operations {
-		if got := b.do(op.method, op.path, op.body, asOwner...); got.status != 503 || strings.Contains(got.body, hidden) {
-			t.Errorf("%s %s: answered %d %s", op.method, op.path, got.status, got.body)
-		}
-	}
-}
-
-func TestATrialHasMoreTimeThanOtherRequests(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		svc := &fake{hang: true}
-		h := New(Options{Service: svc, Models: fakeModels{}, Events: fakeEvents{}}).Handler()
-		ask := func(path string) *httptest.ResponseRecorder {
-			r := httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, "http://localhost"+path, strings.NewReader(`{"name":"n"}`))
-			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Authorization", "Bearer "+ownToken)
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			return w
-		}
-		begin := time.Now()
-		if w := ask("/mcp-servers/test"); w.Code != 503 || !strings.Contains(w.Body.String(), "The server took too long") {
-			t.Errorf("answered %d %s", w.Code, w.Body)
-		}
-		if took := time.Since(begin); took != trialTimeout || svc.deadline.Sub(begin) != trialTimeout {
-			t.Errorf("it ended after %s", took)
-		}
-		begin = time.Now()
-		if w := ask("/mcp-servers/s1/test"); w.Code != 200 || svc.deadline.Sub(begin) != trialTimeout {
-			t.Errorf("answered %d %s with a deadline after %s", w.Code, w.Body, svc.deadline.Sub(begin))
-		}
-	})
 }

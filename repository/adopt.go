@@ -60,10 +60,10 @@ func (t *tx) adopt(ctx context.Context, k *keys, server chat.MCPServer) error {
 	// Whoever comes second waits for the first, and then finds its row.
 	var row serverRow
 	made, err := t.find(ctx, &row, `
-		INSERT INTO mcp_servers (id, name, source, transport, sealed, disabled, `+switchColumns+`, version, created_at, updated_at)
-		SELECT ?, ?, 'file', '', '', FALSE, ?, ?, ?, ?, 1, n.at, n.at FROM (SELECT {now} AS at) AS n WHERE 1 = 1
+		INSERT INTO mcp_servers (id, name, source, transport, sealed, program, disabled, `+switchColumns+`, version, created_at, updated_at)
+		SELECT ?, ?, 'file', '', '', ?, FALSE, ?, ?, ?, ?, 1, n.at, n.at FROM (SELECT {now} AS at) AS n WHERE 1 = 1
 		ON CONFLICT DO NOTHING RETURNING `+serverColumns,
-		server.Name, server.Name, lists.DisabledTools, lists.AutoApproveTools, lists.AlwaysAskTools, lists.Trusted)
+		server.Name, server.Name, k.programOf(server), lists.DisabledTools, lists.AutoApproveTools, lists.AlwaysAskTools, lists.Trusted)
 	if err == nil && !made {
 		var source string
 		there, findErr := t.find(ctx, &source, `SELECT source FROM mcp_servers WHERE name = ? AND deleted_at IS NULL`, server.Name)
@@ -71,15 +71,15 @@ func (t *tx) adopt(ctx context.Context, k *keys, server chat.MCPServer) error {
 		case findErr != nil:
 			err = findErr
 		case there && chat.ServerSource(source) == chat.SourceFile:
-			return nil
+			return t.readopt(ctx, k, server)
 		case there:
 			return chat.Conflict("There is a tool server named “%s” in the settings already: rename it, or the one in the file.", server.Name)
 		default:
 			made, err = t.find(ctx, &row, `
-				UPDATE mcp_servers SET deleted_at = NULL, disabled_tools = ?, auto_approve_tools = ?, always_ask_tools = ?, trusted = ?,
+				UPDATE mcp_servers SET deleted_at = NULL, program = ?, disabled_tools = ?, auto_approve_tools = ?, always_ask_tools = ?, trusted = ?,
 					version = version + 1, updated_at = {now}
 				WHERE id = ? AND source = 'file' AND deleted_at IS NOT NULL RETURNING `+serverColumns,
-				lists.DisabledTools, lists.AutoApproveTools, lists.AlwaysAskTools, lists.Trusted, server.Name)
+				k.programOf(server), lists.DisabledTools, lists.AutoApproveTools, lists.AlwaysAskTools, lists.Trusted, server.Name)
 		}
 	}
 	switch {
@@ -93,4 +93,32 @@ func (t *tx) adopt(ctx context.Context, k *keys, server chat.MCPServer) error {
 		return err
 	}
 	return t.recordServer(ctx, k, serverRecord{action: chat.ActionCreated, server: stored, by: adopter, at: row.UpdatedAt})
+}
+
+// readopt keeps what the person said of a server's tools, unless the file names
+// another program, or another address, under its name by now: then no tool of
+// it runs without asking any more.
+func (t *tx) readopt(ctx context.Context, k *keys, server chat.MCPServer) error {
+	was, at, err := t.lockServer(ctx, k, server.Name)
+	if err != nil {
+		return err
+	}
+	var program string
+	if err := t.get(ctx, &program, `SELECT program FROM mcp_servers WHERE id = ?`, was.ID); err != nil {
+		return fmt.Errorf("adopt tool server %s: %w", server.Name, err)
+	}
+	now := k.programOf(server)
+	if now == program {
+		return nil
+	}
+	if _, err := t.exec(ctx, `UPDATE mcp_servers SET program = ? WHERE id = ?`, now, was.ID); err != nil {
+		return fmt.Errorf("adopt tool server %s: %w", server.Name, err)
+	}
+	next := was
+	next.AutoApproveTools, next.Trusted = nil, false
+	if next.SameSettings(was) {
+		return nil
+	}
+	_, err = t.writeServer(ctx, k, was, next, serverRecord{by: adopter, at: at})
+	return err
 }

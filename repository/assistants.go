@@ -155,15 +155,13 @@ func (s *Store) UpdateAssistant(ctx context.Context, id string, p chat.Assistant
 		if p.Mode != nil {
 			next.Mode = string(cmp.Or(*p.Mode, chat.ModeDefault))
 		}
-		sameServers := true
 		if p.MCPServerIDs != nil {
-			var err error
-			if next.MCPServerIDs, err = serverIDs(*p.MCPServerIDs); err != nil {
+			ids, err := serverIDs(*p.MCPServerIDs)
+			if err != nil {
 				return err
 			}
-			sameServers = (next.MCPServerIDs == nil) == (was.MCPServerIDs == nil) && (was.MCPServerIDs == nil || *next.MCPServerIDs == *was.MCPServerIDs)
-			if sameServers {
-				next.MCPServerIDs = was.MCPServerIDs
+			if (ids == nil) != (was.MCPServerIDs == nil) || ids != nil && *ids != *was.MCPServerIDs {
+				next.MCPServerIDs = ids // else the pointer stays, by which rows are compared
 			}
 		}
 		if next == was {

@@ -97,9 +97,9 @@ func (t *topicTx) callWrites(was placed, call chat.ToolCall) ([]statement, error
 	write := statement{
 		doing: fmt.Sprintf("write part %d of message %s", was.position, was.messageID),
 		query: `
-			UPDATE parts SET state = ?, approval_id = ?, question_id = ?, requested_at = ?, updated_at = ?, revision = ?, payload = ?
+			UPDATE parts SET state = ?, approval_id = ?, question_id = ?, requested_at = ?, expires_at = ?, updated_at = ?, revision = ?, payload = ?
 			WHERE topic_id = ? AND message_id = ? AND position = ?`,
-		args: []any{c.state, c.approvalID, c.questionID, c.requestedAt, t.at, t.revision(), payload, t.topic.ID, was.messageID, was.position},
+		args: []any{c.state, c.approvalID, c.questionID, c.requestedAt, c.expiresAt, t.at, t.revision(), payload, t.topic.ID, was.messageID, was.position},
 		one:  true,
 	}
 	audit, err := t.audit(was.messageID, was.call, call)

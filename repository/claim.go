@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -78,7 +77,7 @@ func (s *Store) Claim(ctx context.Context, c chat.Candidate, owner string, lease
 		return err
 	})
 	switch {
-	case errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrGone): // the topic was deleted
+	case chat.Missing(err): // the topic was deleted
 		return chat.Work{}, chat.Change{TopicID: c.TopicID}, false, nil
 	case err != nil:
 		return chat.Work{}, chat.Change{}, false, err

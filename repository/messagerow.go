@@ -181,10 +181,10 @@ func (t *topicTx) insertParts(ctx context.Context, messageID string, position in
 		}
 		c := callColumnsOf(p, t.at)
 		if _, err := t.exec(ctx, `
-			INSERT INTO parts (topic_id, message_id, position, type, state, tool_call_id, approval_id, question_id, requested_at, updated_at, revision, payload)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			INSERT INTO parts (topic_id, message_id, position, type, state, tool_call_id, approval_id, question_id, requested_at, expires_at, updated_at, revision, payload)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			t.topic.ID, messageID, position+i, clean(p.PartType()), c.state, c.toolCallID, c.approvalID, c.questionID, c.requestedAt,
-			t.at, t.revision(), payload); err != nil {
+			c.expiresAt, t.at, t.revision(), payload); err != nil {
 			return fmt.Errorf("insert part %d of message %s: %w", position+i, messageID, err)
 		}
 	}
@@ -196,7 +196,7 @@ type callColumns struct {
 	state                  string
 	toolCallID, approvalID *string
 	questionID             *string // of the open question
-	requestedAt            instant
+	requestedAt, expiresAt instant
 }
 
 func callColumnsOf(p chat.Part, at instant) callColumns {
@@ -211,6 +211,7 @@ func callColumnsOf(p chat.Part, at instant) callColumns {
 		if c.requestedAt = instantOf(a.RequestedAt); c.requestedAt.IsZero() {
 			c.requestedAt = at
 		}
+		c.expiresAt = instantOf(a.ExpiresAt)
 	}
 	if q := call.OpenQuestion(); q != nil {
 		c.questionID = &q.ID

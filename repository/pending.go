@@ -10,12 +10,22 @@ import (
 
 // EditPending applies edit to those calls of the approvals that wait, and lets
 // a turn go on that waits for nothing any more. The record of an approval whose
-// place another took says that it was superseded. If holds is false of the
-// switches of the server, or nothing is stored of it, nothing is changed. Until
-// the commit nobody changes these switches.
-func (s *Store) EditPending(ctx context.Context, topicID string, approvalIDs []string, edit func(chat.ToolCall, time.Time) (chat.ToolCall, bool),
-	serverID string, holds func(chat.Switches) bool,
-) (chat.Change, error) {
+// place another took says that it was superseded.
+func (s *Store) EditPending(ctx context.Context, topicID string, approvalIDs []string, edit chat.CallEdit) (chat.Change, error) {
+	return s.editPending(ctx, topicID, approvalIDs, func(context.Context, *topicTx) (chat.CallEdit, error) { return edit, nil })
+}
+
+// SettlePending is EditPending for an edit that depends on the policy: it is
+// that of the transaction, and until the commit nobody changes the switches of
+// the server.
+func (s *Store) SettlePending(ctx context.Context, topicID string, approvalIDs []string, serverID string, edit chat.PolicyEdit) (chat.Change, error) {
+	return s.editPending(ctx, topicID, approvalIDs, func(ctx context.Context, t *topicTx) (chat.CallEdit, error) {
+		p, err := t.readPolicy(ctx, topicID, serverID, `{for share}`)
+		return func(call chat.ToolCall, at time.Time) (chat.ToolCall, bool) { return edit(p, call, at) }, err
+	})
+}
+
+func (s *Store) editPending(ctx context.Context, topicID string, approvalIDs []string, prepare func(context.Context, *topicTx) (chat.CallEdit, error)) (chat.Change, error) {
 	if len(approvalIDs) == 0 {
 		return chat.Change{TopicID: topicID}, nil
 	}
@@ -24,14 +34,9 @@ func (s *Store) EditPending(ctx context.Context, topicID string, approvalIDs []s
 		if err != nil {
 			return err
 		}
-		if holds != nil {
-			switches, off, err := t.readSwitches(ctx, serverID, `{for share}`)
-			if err != nil {
-				return err
-			}
-			if switches == nil || off || !holds(*switches) {
-				return errUnchanged
-			}
+		edit, err := prepare(ctx, t)
+		if err != nil {
+			return err
 		}
 		pending := map[string]int{} // by anchor
 		for _, row := range rows {
@@ -114,4 +119,27 @@ func (s *Store) PendingCalls(ctx context.Context, p chat.Page) ([]chat.JudgedCal
 		}
 	}
 	return calls, next, nil
+}
+
+// Expired lists approvals whose time is over, by the clock of the database, the
+// first to end first.
+func (s *Store) Expired(ctx context.Context, n int) ([]chat.ApprovalRef, error) {
+	var rows []struct {
+		TopicID    string `db:"topic_id"`
+		ApprovalID string `db:"approval_id"`
+	}
+	err := s.view(ctx, "list the approvals that have expired", func(ctx context.Context, t *tx) error {
+		rows = nil
+		return t.all(ctx, &rows, `
+			SELECT topic_id, approval_id FROM parts
+			WHERE state = 'approval-requested' AND expires_at IS NOT NULL AND expires_at <= {now} ORDER BY expires_at LIMIT ?`, n)
+	})
+	if err != nil {
+		return nil, err
+	}
+	refs := make([]chat.ApprovalRef, len(rows))
+	for i, row := range rows {
+		refs[i] = chat.ApprovalRef{TopicID: row.TopicID, ApprovalID: row.ApprovalID}
+	}
+	return refs, nil
 }

@@ -11,7 +11,8 @@ import (
 // asked finds the call that asked a question, among the calls of a message.
 func asked(calls []placed, questionID string) (placed, bool) {
 	i := slices.IndexFunc(calls, func(c placed) bool {
-		return slices.ContainsFunc(toolOf(c.call).Questions, func(q chat.Question) bool { return q.ID == questionID })
+		_, ok := c.call.Question(questionID)
+		return ok
 	})
 	if i < 0 {
 		return placed{}, false
@@ -47,10 +48,8 @@ func (s *Store) AnswerQuestion(ctx context.Context, topicID, messageID, question
 			return err
 		}
 		out = chat.Answered{QuestionID: questionID, Outcome: effect, Revision: t.revision()}
-		for _, q := range toolOf(call).Questions {
-			if q.ID == questionID && q.AnsweredAt != nil {
-				out.AnsweredBy, out.AnsweredAt = q.AnsweredBy, *q.AnsweredAt
-			}
+		if q, ok := call.Question(questionID); ok && q.AnsweredAt != nil {
+			out.AnsweredBy, out.AnsweredAt = q.AnsweredBy, *q.AnsweredAt
 		}
 		if effect != chat.EffectApplied {
 			out.Revision = t.before()
@@ -79,11 +78,7 @@ func (s *Store) Question(ctx context.Context, topicID, messageID, questionID str
 		if !ok {
 			return t.noQuestion(ctx, topicID, messageID, questionID)
 		}
-		for _, q := range toolOf(was.call).Questions {
-			if q.ID == questionID {
-				question = q
-			}
-		}
+		question, _ = was.call.Question(questionID)
 		return nil
 	})
 	return question, err

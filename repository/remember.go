@@ -3,7 +3,6 @@ package repository
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -25,13 +24,18 @@ func (t *topicTx) remember(ctx context.Context, k *keys, calls []chat.ToolCall, 
 		if server.ID == "" || server.ID != m.ServerID {
 			server, _, err = t.lockServer(ctx, k, m.ServerID)
 		}
-		if m.Tool == "" || errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrGone) {
+		if m.Tool == "" || chat.Missing(err) {
 			refused = append(refused, chat.BatchItem{ApprovalID: call.Approval.ID, Err: chat.Invalid(
 				"The tool cannot be allowed for good: nothing is stored of its server. Approve this call alone.")})
 			continue
 		}
 		if err != nil {
 			return nil, err
+		}
+		if m.ServerIdentity != "" && server.Identity != "" && m.ServerIdentity != server.Identity {
+			refused = append(refused, chat.BatchItem{ApprovalID: call.Approval.ID, Err: chat.Gone(
+				"The settings of the tool's server have changed since approval %s was asked for, so nothing was decided. Look at the card again.", call.Approval.ID)})
+			continue
 		}
 		next := server
 		if next.Switches = server.WithAutoApprove(m.Tool, true); next.SameSettings(server) {

@@ -122,6 +122,17 @@ func (k *keys) identityOf(s chat.MCPServer) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
+// programOf names the program that a server starts, or the address that it
+// asks, without telling it.
+func (k *keys) programOf(s chat.MCPServer) string {
+	if k == nil {
+		return ""
+	}
+	mac := hmac.New(sha256.New, k.identity)
+	mac.Write([]byte("program\x00" + s.Program()))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
 // Identity names what is reached by the settings of a server, and how: it is
 // another for every other connection, and tells nothing of what is in it. It is
 // the same in all processes with one key, and "" of a store without a key.

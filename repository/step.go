@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -12,7 +11,7 @@ import (
 // taken the turn with it.
 func (s *Store) fencedChange(ctx context.Context, doing string, f chat.Fence, fn func(context.Context, *topicTx) error) (chat.Change, error) {
 	c, err := s.change(ctx, doing, f.TopicID, fn)
-	if errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrGone) {
+	if chat.Missing(err) {
 		return chat.Change{}, chat.ErrLost
 	}
 	return c, err

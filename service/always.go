@@ -2,102 +2,92 @@ package service
 
 import (
 	"context"
-	"errors"
-	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/assent-chat/assent/service/chat"
 )
 
-// rememberedAll does what follows from tools that were allowed for good: the
-// connections hear of it, watchers do, and what waits for the same is settled.
-// The decision is committed by then, and what fails here is made good by a
-// person who decides.
-func (s *Service) rememberedAll(ctx context.Context, tools []chat.Tool) {
+// remembered does what follows from tools that were allowed for good: the
+// connections hear of it, watchers do, and Run settles what waits for the same.
+// What a crash keeps from being settled is decided by a person.
+func (s *Service) remembered(ctx context.Context, tools []chat.Tool) {
+	s.mu.Lock()
+	s.unsettled = append(s.unsettled, tools...)
+	s.mu.Unlock()
 	s.settingsChanged(ctx)
-	for _, tool := range tools {
-		if err := s.settleAllowed(ctx, tool); err != nil {
-			s.log.WarnContext(ctx, "calls that are allowed by now still wait", slog.String("server_id", tool.ServerID), slog.Any("error", err))
+}
+
+// settleRemembered settles the calls of the tools that were allowed for good.
+func (s *Service) settleRemembered(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		if len(s.unsettled) == 0 {
+			s.mu.Unlock()
+			return nil
 		}
+		tool := s.unsettled[0]
+		s.mu.Unlock()
+		if err := s.settleAllowed(ctx, tool); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.unsettled = s.unsettled[1:] // they are only added to, but here
+		s.mu.Unlock()
 	}
 }
 
-// settleAllowed approves, by rule, the calls of a tool that wait although the
-// policy allows them now, one transaction for each topic. It holds what it was
-// told against the switches again in each: they may have been taken back.
-func (s *Service) settleAllowed(ctx context.Context, tool chat.Tool) error {
-	type verdicts map[string]chat.Judgement // by approval
-	byTopic := map[string]verdicts{}
-	var order []string
-	err := s.eachPending(ctx, func(c chat.JudgedCall) error {
+// judge gives a verdict on a call of a tool in a topic.
+type judge func(ctx context.Context, topicID, principal string, tool chat.Tool, call chat.ToolCall) (chat.Judgement, error)
+
+// allowed gives every call of a tool that waits, and would not if it were
+// judged now, with the tool that it would reach. A call whose tool is not the
+// one that was asked about is none.
+func (s *Service) allowed(ctx context.Context, serverID, tool string, judge judge, f func(chat.JudgedCall, chat.Tool)) error {
+	return s.eachPending(ctx, func(c chat.JudgedCall) error {
 		m := c.Call.ToolMetadata
-		if m == nil || m.ServerID != tool.ServerID || m.Tool != tool.Tool {
+		if m == nil || m.ServerID != serverID || m.Tool != tool {
 			return nil
 		}
 		now, offered, _ := s.offered(c.Call)
 		if !offered || chat.Changed(c.Call, now, offered) != "" {
-			return nil // what was asked about is not what would run
+			return nil
 		}
-		j, err := s.policy.Judge(ctx, c.TopicID, m.Principal, now, c.Call)
-		if err != nil || j.Verdict != chat.VerdictAllow {
-			return passing(err)
+		j, err := judge(ctx, c.TopicID, m.Principal, now, c.Call)
+		if err == nil && j.Verdict == chat.VerdictAllow {
+			f(c, now)
 		}
+		return passing(err)
+	})
+}
+
+// settleAllowed approves, by rule, the calls of a tool that wait although the
+// policy allows them now, one transaction for each topic. The verdict that
+// counts is given in that transaction: what was found to be allowed before may
+// not be any more.
+func (s *Service) settleAllowed(ctx context.Context, tool chat.Tool) error {
+	byTopic := map[string]map[string]chat.Tool{} // by approval: the tool that it would reach
+	err := s.allowed(ctx, tool.ServerID, tool.Tool, s.policy.Judge, func(c chat.JudgedCall, now chat.Tool) {
 		if byTopic[c.TopicID] == nil {
-			byTopic[c.TopicID] = verdicts{}
-			order = append(order, c.TopicID)
+			byTopic[c.TopicID] = map[string]chat.Tool{}
 		}
-		byTopic[c.TopicID][c.Call.Approval.ID] = j
-		return nil
+		byTopic[c.TopicID][c.Call.Approval.ID] = now
 	})
 	if err != nil {
 		return err
 	}
-	for _, topicID := range order {
-		allowed := byTopic[topicID]
-		ids := make([]string, 0, len(allowed))
-		for id := range allowed {
-			ids = append(ids, id)
-		}
-		change, err := s.store.EditPending(ctx, topicID, ids,
-			func(call chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
-				return chat.AllowByRule(call, allowed[call.Approval.ID], at)
-			},
-			tool.ServerID, func(now chat.Switches) bool { return now.Policy(tool.Tool).Allows() })
+	for topicID, tools := range byTopic {
+		change, err := s.store.SettlePending(ctx, topicID, slices.Sorted(maps.Keys(tools)), tool.ServerID,
+			func(p chat.TopicPolicy, call chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
+				return chat.AllowByRule(call, s.policy.JudgeBy(p, call.ToolMetadata.Principal, tools[call.Approval.ID], call), at)
+			})
 		if err := passing(err); err != nil {
 			return err
 		}
 		s.announceDecided(ctx, change)
 	}
 	return nil
-}
-
-// passing is nil for the error of a topic or an approval that has gone in the
-// meantime.
-func passing(err error) error {
-	if errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrGone) {
-		return nil
-	}
-	return err
-}
-
-// eachPending gives every call that waits, of all topics, to f.
-func (s *Service) eachPending(ctx context.Context, f func(chat.JudgedCall) error) error {
-	p := chat.Page{Limit: 100}
-	for {
-		calls, next, err := s.store.PendingCalls(ctx, p)
-		if err != nil {
-			return err
-		}
-		for _, c := range calls {
-			if err := f(c); err != nil {
-				return err
-			}
-		}
-		if next == "" {
-			return nil
-		}
-		p.Cursor = next
-	}
 }
 
 // alwaysAllow says what allowing the tool of a call for good would change; nil
@@ -108,15 +98,13 @@ func (s *Service) alwaysAllow(ctx context.Context, c chat.JudgedCall) (*chat.Alw
 		return nil, nil
 	}
 	server, err := s.store.MCPServer(ctx, m.ServerID)
-	if errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrGone) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, passing(err)
 	}
-	as := server.WithAutoApprove(m.Tool, true)
-	tool := calledTool(c.Call)
-	j, err := s.policy.JudgeAs(ctx, c.TopicID, m.Principal, tool, c.Call, as)
+	as := func(ctx context.Context, topicID, principal string, tool chat.Tool, call chat.ToolCall) (chat.Judgement, error) {
+		return s.policy.JudgeAs(ctx, topicID, principal, tool, call, server.WithAutoApprove(m.Tool, true))
+	}
+	j, err := as(ctx, c.TopicID, m.Principal, calledTool(c.Call), c.Call)
 	if err != nil {
 		return nil, err
 	}
@@ -124,16 +112,10 @@ func (s *Service) alwaysAllow(ctx context.Context, c chat.JudgedCall) (*chat.Alw
 		ServerID: m.ServerID, Server: m.Server, Tool: m.Tool, Rule: chat.AlwaysAllowRule(m.Tool, m.Server),
 		Effective: j.Verdict == chat.VerdictAllow, Why: j.Why,
 	}
-	err = s.eachPending(ctx, func(other chat.JudgedCall) error {
-		o := other.Call.ToolMetadata
-		if o == nil || o.ServerID != m.ServerID || o.Tool != m.Tool || other.Call.Approval.ID == c.Call.Approval.ID {
-			return nil
-		}
-		j, err := s.policy.JudgeAs(ctx, other.TopicID, o.Principal, calledTool(other.Call), other.Call, as)
-		if err == nil && j.Verdict == chat.VerdictAllow {
+	err = s.allowed(ctx, m.ServerID, m.Tool, as, func(other chat.JudgedCall, _ chat.Tool) {
+		if other.Call.Approval.ID != c.Call.Approval.ID {
 			allow.Others++
 		}
-		return passing(err)
 	})
 	return allow, err
 }

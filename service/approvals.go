@@ -2,9 +2,7 @@ package service
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"time"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -28,6 +26,9 @@ func (s *Service) Decide(ctx context.Context, topicID string, ds []chat.Decision
 		if err == nil && call.Pending() { // else it is compared, which does not depend on today's tools
 			err = s.checkYes(ctx, topicID, call, d)
 		}
+		if err == nil && call.Pending() && d.Remember != "" {
+			err = s.checkRemember(call)
+		}
 		switch {
 		case err == nil:
 		case chat.Refused(err):
@@ -47,10 +48,19 @@ func (s *Service) Decide(ctx context.Context, topicID string, ds []chat.Decision
 		return chat.Decided{}, err
 	}
 	s.announceDecided(ctx, change) // of several turns any may have been queued
-	if change.Revision > 0 && len(remembered) > 0 {
-		s.rememberedAll(context.WithoutCancel(ctx), remembered)
+	if len(remembered) > 0 {       // also on a repeat: what follows from the first may have been lost
+		s.remembered(ctx, remembered)
 	}
 	return decided, nil
+}
+
+// checkRemember refuses to allow for good what the server does not offer now:
+// nobody knows what will come under that name.
+func (s *Service) checkRemember(call chat.ToolCall) error {
+	if _, offered, _ := s.offered(call); !offered {
+		return chat.Invalid("The tool %s is not offered by its server now, so it cannot be allowed for good. Approve this call alone.", call.ToolName)
+	}
+	return nil
 }
 
 // checkYes holds a yes against the tool that there is now, and an edited input
@@ -58,18 +68,15 @@ func (s *Service) Decide(ctx context.Context, topicID string, ds []chat.Decision
 // approve by writing it into another call. A tool whose server does not answer
 // now is no obstacle here: the run will say so.
 func (s *Service) checkYes(ctx context.Context, topicID string, call chat.ToolCall, d chat.Decision) error {
-	tool, offered, known := s.offered(call)
-	if known && chat.Changed(call, tool, offered) != "" {
-		if err := s.askAgain(ctx, topicID, call, tool, offered); err != nil {
-			return err
-		}
+	tool, asks, err := s.askAgain(ctx, topicID, call)
+	if err != nil {
+		return err
+	}
+	if asks {
 		return chat.Gone("The tool %s has changed since approval %s was asked for, so nothing was decided. Look at the card again.", call.ToolName, d.ApprovalID)
 	}
 	if d.UpdatedInput == nil || call.ToolMetadata == nil {
 		return nil
-	}
-	if !offered {
-		tool = calledTool(call)
 	}
 	if tool.InputSchema != nil {
 		if err := s.tools.Validate(tool, d.UpdatedInput); err != nil {
@@ -87,60 +94,6 @@ func (s *Service) checkYes(ctx context.Context, topicID string, call chat.ToolCa
 	case j.Unsure: // or an edit could make the rule fail that would deny it
 		return fmt.Errorf("approval %s: %w", d.ApprovalID, chat.Invalid("The deny rule “%s” cannot be evaluated on this input, so it cannot be approved.", j.Rule))
 	}
-	return nil
-}
-
-// calledTool is the tool of a call as it was when the call was made.
-func calledTool(call chat.ToolCall) chat.Tool {
-	m := call.ToolMetadata
-	if m == nil {
-		return chat.Tool{Name: call.ToolName}
-	}
-	return chat.Tool{
-		Name: call.ToolName, Server: m.Server, ServerID: m.ServerID, Tool: m.Tool, Title: m.Title, Annotations: m.Annotations,
-		InputSchema: m.InputSchema, Identity: m.ServerIdentity,
-	}
-}
-
-// offered finds the tool that a call would reach now. It is not known while
-// its server is being connected, or is lost: whether the tool is still the same
-// will be seen when the server is there again.
-func (s *Service) offered(call chat.ToolCall) (tool chat.Tool, offered, known bool) {
-	m := call.ToolMetadata
-	if m == nil {
-		return chat.Tool{}, false, false
-	}
-	state, tools := s.servers.State(m.ServerID)
-	switch state.Phase {
-	case chat.ServerReady:
-	case chat.ServerStarting, chat.ServerFailed:
-		return chat.Tool{}, false, false
-	case chat.ServerDisabled, "": // switched off, or removed
-		return chat.Tool{}, false, true
-	}
-	for _, t := range tools {
-		if t.Tool == m.Tool {
-			return t, true, true
-		}
-	}
-	return chat.Tool{}, false, true
-}
-
-// askAgain closes an approval whose tool has changed since it was asked for,
-// and asks about the tool as it is now.
-func (s *Service) askAgain(ctx context.Context, topicID string, call chat.ToolCall, tool chat.Tool, offered bool) error {
-	id := rand.Text()
-	var wrong error // found before the transaction: what a call asks for does not change while it waits
-	if offered {
-		wrong = s.tools.Validate(tool, call.Input)
-	}
-	change, err := s.store.EditPending(ctx, topicID, []string{call.Approval.ID}, func(now chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
-		return chat.AskAgain(now, tool, offered, wrong, id, at)
-	}, "", nil)
-	if err != nil {
-		return err
-	}
-	s.announceDecided(ctx, change) // it may have been the last that waited
 	return nil
 }
 

@@ -67,11 +67,13 @@ type Store interface {
 	// EditPending applies edit, which must be pure, to the calls of those of the
 	// approvals that still wait, with the time of the transaction; its false
 	// leaves a call as it is. If that leaves nothing pending, the turn goes on.
-	// An approval whose place another took is closed as superseded. If holds is
-	// not nil, nothing is changed unless it is true of the switches of serverID
-	// as they are in the same transaction.
-	EditPending(ctx context.Context, topicID string, approvalIDs []string, edit func(chat.ToolCall, time.Time) (chat.ToolCall, bool),
-		serverID string, holds func(chat.Switches) bool) (chat.Change, error)
+	// An approval whose place another took is closed as superseded.
+	EditPending(ctx context.Context, topicID string, approvalIDs []string, edit chat.CallEdit) (chat.Change, error)
+	// SettlePending is EditPending for an edit that depends on the policy, with
+	// the switches of the server, as they are in the same transaction.
+	SettlePending(ctx context.Context, topicID string, approvalIDs []string, serverID string, edit chat.PolicyEdit) (chat.Change, error)
+	// Expired lists up to n approvals that wait although their time is over.
+	Expired(ctx context.Context, n int) ([]chat.ApprovalRef, error)
 	// PendingCalls lists the calls that wait, of all topics.
 	PendingCalls(ctx context.Context, p chat.Page) (calls []chat.JudgedCall, next string, err error)
 	// AnswerQuestion applies chat.AnswerQuestion to the call of the message that

@@ -2,9 +2,7 @@ package service
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -18,72 +16,6 @@ func (s *Service) Start(ctx context.Context) error {
 	}
 	s.ToolsChanged()
 	return s.apply(ctx)
-}
-
-// Run keeps the cards true to the tools that they ask about, and closes those
-// that have expired, until ctx ends.
-func (s *Service) Run(ctx context.Context) {
-	expiry := time.NewTicker(expiryPoll)
-	defer expiry.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.recheck:
-			s.live.Settings(chat.SettingsServers)
-		case <-expiry.C:
-		}
-		for wait := recheckFirst; ; wait = min(2*wait, recheckMost) {
-			err := s.checkCards(ctx)
-			if err == nil || ctx.Err() != nil {
-				break
-			}
-			s.log.WarnContext(ctx, "cards were not held against the tools that there are now; trying again", slog.Any("error", err))
-			select {
-			case <-ctx.Done():
-			case <-time.After(wait):
-			}
-		}
-	}
-}
-
-const (
-	expiryPoll   = 5 * time.Second // between two looks for cards that have expired
-	maxSkew      = time.Minute     // between our clock and the database's
-	recheckFirst = time.Second
-	recheckMost  = time.Minute
-)
-
-// ToolsChanged says that a tool server is doing otherwise than before, or that
-// its tools have changed. It never blocks.
-func (s *Service) ToolsChanged() {
-	select {
-	case s.recheck <- struct{}{}:
-	default:
-	}
-}
-
-// checkCards asks again about every call that waits and whose tool is not the
-// one that was asked about, and closes the cards that have expired.
-func (s *Service) checkCards(ctx context.Context) error {
-	return s.eachPending(ctx, func(c chat.JudgedCall) error {
-		if end := c.Call.Approval.ExpiresAt; end != nil && time.Now().Add(maxSkew).After(*end) {
-			// The clock that counts is that of the database, as for a decision.
-			change, err := s.store.EditPending(ctx, c.TopicID, []string{c.Call.Approval.ID}, chat.Expire, "", nil)
-			if err := passing(err); err != nil {
-				return err
-			}
-			s.announceDecided(ctx, change)
-			if change.Revision > 0 {
-				return nil
-			}
-		}
-		tool, offered, known := s.offered(c.Call)
-		if !known || chat.Changed(c.Call, tool, offered) == "" {
-			return nil
-		}
-		return passing(s.askAgain(ctx, c.TopicID, c.Call, tool, offered))
-	})
 }
 
 // all lists the tool servers: what is stored, with the connections of those
@@ -149,9 +81,30 @@ func (s *Service) apply(ctx context.Context) error {
 func (s *Service) settingsChanged(ctx context.Context) {
 	if err := s.apply(context.WithoutCancel(ctx)); err != nil {
 		s.log.WarnContext(ctx, "settings of tool servers are stored, but do not hold yet", slog.Any("error", err))
+		s.mu.Lock()
+		s.stale = true // Run goes on trying
+		s.mu.Unlock()
 	}
 	s.live.Settings(chat.SettingsServers)
 	s.ToolsChanged()
+}
+
+// applyStale applies the settings if that failed before.
+func (s *Service) applyStale(ctx context.Context) error {
+	s.mu.Lock()
+	stale := s.stale
+	s.stale = false
+	s.mu.Unlock()
+	if !stale {
+		return nil
+	}
+	err := s.apply(ctx)
+	if err != nil {
+		s.mu.Lock()
+		s.stale = true
+		s.mu.Unlock()
+	}
+	return err
 }
 
 func (s *Service) info(server chat.MCPServer) chat.ServerInfo {
@@ -336,7 +289,7 @@ func (s *Service) checkServers(ctx context.Context, ids []string) error {
 			continue
 		}
 		switch _, err := s.store.MCPServer(ctx, id); { // one that cannot be connected is one, too
-		case errors.Is(err, chat.ErrNotFound), errors.Is(err, chat.ErrGone):
+		case chat.Missing(err):
 			return chat.Invalid("There is no tool server %s.", id)
 		case err != nil:
 			return err

@@ -28,10 +28,8 @@ type Live interface {
 	Settings(what chat.SettingsKind)
 }
 
-// Tools knows the tools that there are.
+// Tools holds inputs against what tools take.
 type Tools interface {
-	// Tools lists those that may be offered to the topic's model.
-	Tools(ctx context.Context, topic chat.Topic) ([]chat.Tool, error)
 	// Validate checks an input against the tool's schema; a violation is a
 	// *chat.InputError.
 	Validate(tool chat.Tool, input json.RawMessage) error
@@ -45,6 +43,9 @@ type Servers interface {
 	// State says how a server is doing, and what tools it last told of; it waits
 	// for nothing.
 	State(serverID string) (chat.ServerState, []chat.Tool)
+	// Connected gives the settings by which a server is connected, or is kept
+	// from it; false if there is none with the id.
+	Connected(serverID string) (chat.MCPServer, bool)
 	// Restart connects a server anew.
 	Restart(serverID string) error
 	// Test connects to a server for a trial and lists its tools.
@@ -57,6 +58,8 @@ type Servers interface {
 type Policy interface {
 	// Judge gives the verdict on a call by the rules and switches of this moment.
 	Judge(ctx context.Context, topicID, principal string, tool chat.Tool, call chat.ToolCall) (chat.Judgement, error)
+	// JudgeBy gives the verdict by a policy that was read before.
+	JudgeBy(p chat.TopicPolicy, principal string, tool chat.Tool, call chat.ToolCall) chat.Judgement
 	// JudgeAs gives the verdict that there would be if the tool's server had
 	// these switches.
 	JudgeAs(ctx context.Context, topicID, principal string, tool chat.Tool, call chat.ToolCall, as chat.Switches) (chat.Judgement, error)
@@ -103,6 +106,10 @@ type Service struct {
 
 	applying sync.Mutex    // settings are read and applied by one at a time, or older ones could win
 	recheck  chan struct{} // wakes Run
+
+	mu        sync.Mutex
+	stale     bool        // settings are stored that could not be applied
+	unsettled []chat.Tool // allowed for good; other calls of them may wait
 }
 
 // New returns a service.

@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -16,7 +15,7 @@ func (s *Service) CreateTopic(ctx context.Context, t chat.NewTopic) (chat.Topic,
 	}
 	if t.AssistantID != "" {
 		a, err := s.store.Assistant(ctx, t.AssistantID)
-		if errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrGone) {
+		if chat.Missing(err) {
 			return chat.Topic{}, chat.Invalid("There is no assistant %s.", t.AssistantID)
 		}
 		if err != nil {

@@ -58,7 +58,13 @@ func TestAlwaysAllowSaysTheRuleFirstAndHoldsFromThenOn(t *testing.T) {
 		if in := w.explain("approvalId=" + w.card(strict, "a").ApprovalID).AlwaysAllow; in == nil || in.Effective || !strings.Contains(in.Why, "every call") {
 			t.Errorf("where every call is asked for it is shown as %+v", in)
 		}
+		tab := w.open("", nil, second)
+		w.eventually(func() bool { return tab.cards(second) == 3 }, func() string { return "the tab does not show the cards" })
 		w.always(first, "a")
+		w.eventually(func() bool { // it is told of the rule without asking
+			parts, _ := tab.topic(second)
+			return tab.cards(second) == 1 && strings.Count(parts, `"decidedBy":"auto-approve"`) == 2
+		}, func() string { return "the tab does not show what the rule settled" })
 
 		// The other card of the topic and those of the other topic are settled by
 		// the rule; other tools and the strict topic are not.

@@ -58,7 +58,11 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 		return fmt.Errorf("listen (another address can be chosen with -addr): %w", err)
 	}
 	defer ln.Close() // the HTTP server closes it too; twice is harmless
-	store, err := openStore(ctx, c, true, log)
+	key, err := secretKey(c)
+	if err != nil {
+		return err
+	}
+	store, err := openStore(ctx, c, key, true, log)
 	if err != nil {
 		return err
 	}
@@ -68,7 +72,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 		return err
 	}
 	defer workspace.Close()  // read-only by now
-	var svc *service.Service // before any server is connected
+	var svc *service.Service // set before Start, which is the first to connect anything
 	manager := mcp.NewManager(mcp.ClientOptions{Logger: log, Version: version(), OnState: func(string, chat.ServerState) { svc.ToolsChanged() }})
 	defer manager.Close() // the engine has ended by then
 	catalogue, err := mcp.NewCatalogue()
@@ -182,11 +186,8 @@ func apart(c config) error {
 	return nil
 }
 
-func openStore(ctx context.Context, c config, exclusive bool, log *slog.Logger) (*repository.Store, error) {
-	key, err := secretKey(c)
-	if err != nil {
-		return nil, err
-	}
+// openStore opens the database. Without a key what is sealed in it stays so.
+func openStore(ctx context.Context, c config, key []byte, exclusive bool, log *slog.Logger) (*repository.Store, error) {
 	o := repository.Options{URL: c.DatabaseURL, NoPrepare: !c.Prepare, Exclusive: exclusive, Key: key, Logger: log}
 	if c.DatabaseURL == "" {
 		o.Path = filepath.Join(c.DataDir, "assent.db")

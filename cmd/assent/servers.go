@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/assent-chat/assent/service/chat"
 	"github.com/assent-chat/assent/service/mcp"
@@ -46,12 +47,17 @@ type toolServers struct {
 	manager   *mcp.Manager
 	catalogue *mcp.Catalogue
 	log       *slog.Logger
+
+	mu        sync.Mutex
+	connected map[string]chat.MCPServer // by id
 }
 
 // Apply makes the servers those of the settings.
 func (s *toolServers) Apply(ctx context.Context, servers []chat.MCPServer) error {
+	connected := make(map[string]chat.MCPServer, len(servers))
 	var added []chat.MCPServer
 	for _, server := range servers {
+		connected[server.ID] = server
 		if server.Source == chat.SourceBuiltIn {
 			s.workspace.SetSwitches(server.Switches)
 		} else {
@@ -61,6 +67,9 @@ func (s *toolServers) Apply(ctx context.Context, servers []chat.MCPServer) error
 	if err := s.manager.Apply(ctx, added); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.connected = connected
+	s.mu.Unlock()
 	return s.catalogue.Set(slices.Concat([]mcp.Server{s.workspace}, s.extra, s.manager.Servers())...)
 }
 
@@ -80,6 +89,14 @@ func (s *toolServers) State(serverID string) (chat.ServerState, []chat.Tool) {
 		}
 	}
 	return s.manager.State(serverID)
+}
+
+// Connected gives the settings that a server was connected by.
+func (s *toolServers) Connected(serverID string) (chat.MCPServer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	server, ok := s.connected[serverID]
+	return server, ok
 }
 
 func (s *toolServers) Restart(serverID string) error { return s.manager.Restart(serverID) }

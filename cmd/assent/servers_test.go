@@ -249,6 +249,28 @@ func TestAServerThatIsDownLocksNoTopic(t *testing.T) {
 	}
 }
 
+func TestHowAServerIsDoingIsToldLive(t *testing.T) {
+	f := filesystem(t)
+	f.begin()
+	tab := f.open("", nil, f.topic())
+	told := func() int {
+		tab.mu.Lock()
+		defer tab.mu.Unlock()
+		return tab.client.Settings[chat.SettingsServers]
+	}
+	f.eventually(func() bool { return tab.lastID() != "" }, func() string { return "the tab has no place" })
+	before := told()
+	f.end()
+	f.eventually(func() bool { return told() > before }, func() string { return "nobody was told that the server is down" })
+	if err := os.Remove(f.down); err != nil {
+		t.Fatal(err)
+	}
+	before = told()
+	f.want(200, "POST", serverPath("filesystem")+"/restart", nil)
+	f.phase(chat.ServerReady)
+	f.eventually(func() bool { return told() > before }, func() string { return "nobody was told that the server is back" })
+}
+
 func TestARuleLetsOneToolOfAServerRun(t *testing.T) {
 	f := filesystem(t)
 	f.write(filepath.Join(f.root, "a.txt"), "hello")

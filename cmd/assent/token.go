@@ -51,7 +51,7 @@ func runToken(ctx context.Context, args []string, getenv func(string) string, st
 	if _, err := os.Stat(tokenFile(c)); err != nil {
 		return fmt.Errorf("there is no server's data in %s: start the server once, or name its folder with -data-dir", c.DataDir)
 	}
-	store, err := openStore(ctx, c, false, c.logger(stderr))
+	store, err := openStore(ctx, c, nil, false, c.logger(stderr))
 	if err != nil {
 		return err
 	}

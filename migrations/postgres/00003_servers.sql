@@ -5,6 +5,8 @@ ALTER TABLE decisions ADD COLUMN remember TEXT NOT NULL DEFAULT '';  -- what was
 ALTER TABLE parts ADD COLUMN question_id TEXT;                       -- the open question of a call that runs
 -- For the status of a topic, which counts them, and for the list of all of them.
 CREATE INDEX parts_question ON parts (topic_id, message_id) WHERE question_id IS NOT NULL;
+ALTER TABLE parts ADD COLUMN expires_at TIMESTAMPTZ;                 -- of an approval that does not wait for ever
+CREATE INDEX parts_expiring ON parts (expires_at) WHERE state = 'approval-requested' AND expires_at IS NOT NULL;
 
 CREATE TABLE mcp_servers (
     id                 TEXT PRIMARY KEY,
@@ -12,6 +14,7 @@ CREATE TABLE mcp_servers (
     source             TEXT NOT NULL CHECK (source IN ('built-in', 'file', 'settings')),
     transport          TEXT NOT NULL,
     sealed             TEXT NOT NULL,           -- the connection, encrypted; '' of what is not connected by settings
+    program            TEXT NOT NULL DEFAULT '', -- of a server in a file: a keyed digest of what is started or asked
     disabled           BOOLEAN NOT NULL,
     disabled_tools     TEXT NOT NULL,           -- this and the next two are JSON arrays
     auto_approve_tools TEXT NOT NULL,

@@ -40,6 +40,54 @@ var adoptTests = map[string]func(*bench){
 		b.same("one", want, b.stored("one"))
 		b.same("names", []string{"workspace", "one", "two"}, b.serverNames())
 	},
+	"another program under the name asks for everything, and other keys are no other program": func(b *bench) {
+		for name, tt := range map[string]struct {
+			server      chat.MCPServer
+			keys, other func(*chat.MCPServer)
+		}{
+			"process": {stdio("process"), func(s *chat.MCPServer) { s.Env = map[string]string{"TOKEN": "new"} }, func(s *chat.MCPServer) { s.Args = []string{"x"} }},
+			"address": {remote("address"), func(s *chat.MCPServer) { s.Headers = map[string]string{"X": "new"} }, func(s *chat.MCPServer) { s.URL = "https://example.org/" }},
+		} {
+			adopt := func(s chat.MCPServer) {
+				b.Helper()
+				if err := b.AdoptMCPServers(b.ctx, []chat.MCPServer{s}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			server := tt.server
+			adopt(server)
+			want := b.edit(name, chat.MCPServerPatch{AutoApproveTools: &[]string{"ls"}, AlwaysAskTools: &[]string{"cp"}, DisabledTools: &[]string{"rm"}, Trusted: ptr(true)})
+			tt.keys(&server)
+			adopt(server)
+			b.same("with other keys", want, b.stored(name))
+
+			tt.other(&server)
+			adopt(server)
+			was := want
+			want.AutoApproveTools, want.Trusted, want.Version = []string{}, false, 3
+			b.same("another program", want, b.stored(name), made)
+			record := b.history(name)
+			b.same("record", chat.ServerChange{ServerID: name, Version: 3, Action: chat.ActionChanged, By: "-mcp-config", Via: chat.ViaRule, Before: shown(was), After: shown(want)},
+				record[0], cmpopts.IgnoreFields(chat.ServerChange{}, "At"), made)
+			adopt(server)
+			b.same("the same again", want, b.stored(name), made)
+
+			// What was allowed of this one is not allowed of the first.
+			b.edit(name, chat.MCPServerPatch{AutoApproveTools: &[]string{"mv"}})
+			adopt(tt.server)
+			b.same("the first again", []string{}, b.stored(name).AutoApproveTools)
+			b.same("version", 5, b.stored(name).Version)
+			// Of what allows nothing there is nothing to take back.
+			adopt(server)
+			b.same("version when nothing was allowed", 5, b.stored(name).Version)
+			b.edit(name, chat.MCPServerPatch{AutoApproveTools: &[]string{"mv"}})
+			adopt(server)
+			b.same("the program is known nevertheless", []string{"mv"}, b.stored(name).AutoApproveTools)
+			if all := string(b.bytesOf()); strings.Contains(all, secret) {
+				b.Error("a secret of the file is in the database")
+			}
+		}
+	},
 	"a server that leaves the file leaves its name, and comes back asking for everything": func(b *bench) {
 		if err := b.AdoptMCPServers(b.ctx, []chat.MCPServer{stdio("one"), stdio("two")}); err != nil {
 			b.Fatal(err)

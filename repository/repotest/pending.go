@@ -2,7 +2,6 @@ package repotest
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -23,10 +22,10 @@ func allow(c chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
 	return chat.AllowByRule(c, chat.Judgement{Verdict: chat.VerdictAllow, Rule: chat.ByAutoApprove, Why: "It may."}, at)
 }
 
-// editPending is EditPending with no condition.
-func (b *bench) editPending(topicID string, edit func(chat.ToolCall, time.Time) (chat.ToolCall, bool), approvals ...string) chat.Change {
+// editPending is EditPending that does not fail.
+func (b *bench) editPending(topicID string, edit chat.CallEdit, approvals ...string) chat.Change {
 	b.Helper()
-	c, err := b.EditPending(b.ctx, topicID, approvals, edit, "", nil)
+	c, err := b.EditPending(b.ctx, topicID, approvals, edit)
 	return must[chat.Change](b)(c, err)
 }
 
@@ -94,6 +93,61 @@ var pendingTests = map[string]func(*bench){
 		b.editPending(topic.ID, allow, approvals...)
 		sameSet(b, []string{f.TurnID, g.TurnID}, b.claimable())
 	},
+	"the approvals whose time is over are listed, the first to end first, by the clock of the database": func(b *bench) {
+		topic, f := b.start()
+		until := func(c chat.ToolCall, end time.Time) chat.ToolCall {
+			a := *c.Approval
+			a.ExpiresAt = &end
+			c.Approval = &a
+			return c
+		}
+		refs := func(ids ...string) []chat.ApprovalRef {
+			refs := []chat.ApprovalRef{}
+			for _, id := range ids {
+				refs = append(refs, chat.ApprovalRef{TopicID: topic.ID, ApprovalID: id})
+			}
+			return refs
+		}
+		expired := func(n int) []chat.ApprovalRef {
+			b.Helper()
+			return must[[]chat.ApprovalRef](b)(b.Expired(b.ctx, n))
+		}
+		must[chat.Change](b)(b.CommitStep(b.ctx, f.Fence, chat.Step{Build: func(at time.Time) (parts chat.Parts) {
+			for i, life := range []time.Duration{0, -time.Minute, time.Hour, -time.Hour} {
+				c := chat.Ask(call(fmt.Sprint("call-", i)), fmt.Sprint("approval-", i), at)
+				if life != 0 {
+					c = until(c, at.Add(life))
+				}
+				parts = append(parts, c)
+			}
+			return parts
+		}}))
+		b.park(f)
+		b.same("as they were asked for", refs("approval-3", "approval-1"), expired(10))
+		b.same("one of them", refs("approval-3"), expired(1))
+
+		longer := func(c chat.ToolCall, at time.Time) (chat.ToolCall, bool) { return until(c, at.Add(time.Hour)), true }
+		shorter := func(c chat.ToolCall, at time.Time) (chat.ToolCall, bool) { return until(c, at), true }
+		b.editPending(topic.ID, longer, "approval-3")
+		b.same("when one has longer", refs("approval-1"), expired(10))
+		b.editPending(topic.ID, shorter, "approval-0", "approval-2")
+		b.same("when others have not", 3, len(expired(10)))
+		b.editPending(topic.ID, chat.Expire, "approval-0", "approval-1", "approval-3")
+		b.same("when two are closed", refs("approval-2"), expired(10))
+		for id, want := range map[string]chat.Resolution{"approval-0": chat.ResolutionExpired, "approval-1": chat.ResolutionExpired} {
+			if e, ok := b.auditOf(id); !ok || e.Approved || e.Resolution != want {
+				b.Errorf("audit: %+v", e)
+			}
+		}
+		_, _, err := b.Decide(b.ctx, topic.ID, []chat.Decision{yes("approval-2")}, ada)
+		b.is(err, chat.ErrGone)
+		b.same("when nothing is decided", refs("approval-2"), expired(10))
+		b.editPending(topic.ID, longer, "approval-2")
+		b.decide(topic.ID, yes("approval-2"), no("approval-3"))
+		b.run(`UPDATE parts SET expires_at = requested_at WHERE state <> 'approval-requested'`)
+		b.same("when all is decided", refs(), expired(10))
+		b.same("claimable", []string{f.TurnID}, b.claimable())
+	},
 	"calls of other topics stay as they are": func(b *bench) {
 		topic, _, _ := b.waiting(1)
 		other, f, others := b.waiting(1)
@@ -105,7 +159,7 @@ var pendingTests = map[string]func(*bench){
 			b.Fatal(err)
 		}
 		for id, want := range map[string]error{topic.ID: chat.ErrGone, "none": chat.ErrNotFound} {
-			_, err := b.EditPending(b.ctx, id, others, allow, "", nil)
+			_, err := b.EditPending(b.ctx, id, others, allow)
 			b.is(err, want)
 		}
 	},
@@ -118,29 +172,44 @@ var pendingTests = map[string]func(*bench){
 			b.Errorf("park: %v, %+v, %v", parked, calls, err)
 		}
 	},
-	"nothing is changed unless the switches are as they must be": func(b *bench) {
+	"what the policy of the transaction does not allow stays as it is": func(b *bench) {
 		topic, f, approvals := b.waitingFor("workspace", "write_file")
 		want := b.message(topic.ID, f.MessageID)
-		asked := 0
-		passes := func(s chat.Switches) bool { asked++; return slices.Contains(s.AutoApproveTools, "write_file") }
+		var seen []chat.TopicPolicy
+		passes := func(p chat.TopicPolicy, c chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
+			seen = append(seen, p)
+			if p.Switches == nil || !p.Switches.Policy("write_file").Allows() {
+				return c, false
+			}
+			return allow(c, at)
+		}
 		for _, serverID := range []string{"workspace", "none", ""} {
-			c, err := b.EditPending(b.ctx, topic.ID, approvals, allow, serverID, passes)
+			c, err := b.SettlePending(b.ctx, topic.ID, approvals, serverID, passes)
 			b.unchanged(topic.ID, must[chat.Change](b)(c, err))
 		}
 		b.same("message", want, b.message(topic.ID, f.MessageID))
-		b.same("asked of what is stored", 1, asked)
 		b.same("claimable", []string{}, b.claimable())
+		if len(seen) != 3 || seen[0].Switches == nil || seen[1].Switches != nil || seen[2].Switches != nil || seen[0].Topic.ID != topic.ID || len(seen[0].Modes) != 1 {
+			b.Errorf("it was given %+v", seen)
+		}
 		b.edit("workspace", chat.MCPServerPatch{AutoApproveTools: &[]string{"write_file"}})
-		c, err := b.EditPending(b.ctx, topic.ID, approvals, allow, "workspace", passes)
+		rule := must[chat.Rule](b)(b.CreateRule(b.ctx, chat.NewRule{Name: "ask", Verdict: chat.VerdictAsk, Expression: "true", Enabled: true}, ada))
+		c, err := b.SettlePending(b.ctx, topic.ID, approvals, "workspace", passes)
 		if err != nil || c.Revision == 0 {
 			b.Errorf("got %+v, %v", c, err)
+		}
+		if p := seen[len(seen)-1]; len(p.Rules) != 1 || p.Rules[0].ID != rule.ID {
+			b.Errorf("it was given %+v", p)
 		}
 		b.same("claimable, then", []string{f.TurnID}, b.claimable())
 	},
 	"nobody changes the switches while an edit relies on them": func(b *bench) {
 		topic, _, approvals := b.waitingFor("workspace", "write_file")
 		held := false
-		_, err := b.EditPending(b.ctx, topic.ID, approvals, allow, "workspace", func(chat.Switches) bool { held = b.held("workspace"); return true })
+		_, err := b.SettlePending(b.ctx, topic.ID, approvals, "workspace", func(_ chat.TopicPolicy, c chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
+			held = b.held("workspace")
+			return allow(c, at)
+		})
 		if err != nil || !held || b.held("workspace") {
 			b.Errorf("held while it is relied on: %v, after: %v, %v", held, b.held("workspace"), err)
 		}
@@ -152,7 +221,12 @@ var pendingTests = map[string]func(*bench){
 			topic, f, approvals := b.waitingFor("workspace", tool)
 			atOnce(
 				func() {
-					if _, err := b.EditPending(b.ctx, topic.ID, approvals, allow, "workspace", func(s chat.Switches) bool { return s.Policy(tool).AutoApprove }); err != nil {
+					if _, err := b.SettlePending(b.ctx, topic.ID, approvals, "workspace", func(p chat.TopicPolicy, c chat.ToolCall, at time.Time) (chat.ToolCall, bool) {
+						if !p.Switches.Policy(tool).AutoApprove {
+							return c, false
+						}
+						return allow(c, at)
+					}); err != nil {
 						b.Error(err)
 					}
 				},

@@ -15,13 +15,26 @@ import (
 // waitingFor is a topic whose turn waits for decisions on tools of a server.
 func (b *bench) waitingFor(serverID string, tools ...string) (chat.Topic, claimed, []string) {
 	b.Helper()
+	asked := make([]chat.ToolMetadata, len(tools))
+	for i, tool := range tools {
+		asked[i] = chat.ToolMetadata{ServerID: serverID, Tool: tool}
+	}
+	return b.waitingOn(asked...)
+}
+
+// waitingOn is a topic whose turn waits for a decision on each of the tools.
+func (b *bench) waitingOn(tools ...chat.ToolMetadata) (chat.Topic, claimed, []string) {
+	b.Helper()
 	topic, f := b.start()
 	ids := make([]string, len(tools))
+	for i := range ids {
+		ids[i] = rand.Text()
+	}
 	must[chat.Change](b)(b.CommitStep(b.ctx, f.Fence, chat.Step{Build: func(at time.Time) (parts chat.Parts) {
-		for i, tool := range tools {
-			c := call("call-" + tool)
-			c.ToolMetadata = &chat.ToolMetadata{Server: "files", ServerID: serverID, Tool: tool, Verdict: chat.VerdictAsk}
-			ids[i] = rand.Text()
+		for i, m := range tools {
+			c := call("call-" + m.ServerID + m.Tool)
+			m.Server, m.Verdict = "files", chat.VerdictAsk
+			c.ToolMetadata = &m
 			parts = append(parts, chat.Ask(c, ids[i], at))
 		}
 		return parts
@@ -94,7 +107,7 @@ var rememberTests = map[string]func(*bench){
 			b.Errorf("audit: %+v", entry)
 		}
 	},
-	"a batch may allow tools of several servers for good": func(b *bench) {
+	"a batch may allow several tools of a server for good": func(b *bench) {
 		server := b.server(stdio("files"))
 		topic, f, approvals := b.waitingFor(server.ID, "write", "move")
 		b.decide(topic.ID, always(approvals[0]), always(approvals[1]))
@@ -104,6 +117,44 @@ var rememberTests = map[string]func(*bench){
 		b.same("cards", []string{approvals[1], approvals[0], ""}, []string{record[0].ApprovalID, record[1].ApprovalID, record[2].ApprovalID})
 		b.same("before", record[1].After, record[0].Before)
 		b.same("claimable", []string{f.TurnID}, b.claimable())
+	},
+	"a batch may allow tools of several servers for good": func(b *bench) {
+		one, two := b.server(stdio("one")), b.server(remote("two"))
+		topic, f, approvals := b.waitingOn(
+			chat.ToolMetadata{ServerID: two.ID, Tool: "write"}, chat.ToolMetadata{ServerID: one.ID, Tool: "write"}, chat.ToolMetadata{ServerID: two.ID, Tool: "move"})
+		b.decide(topic.ID, always(approvals[0]), always(approvals[1]), always(approvals[2]))
+		b.same("tools of one", []string{"write"}, b.stored(one.ID).AutoApproveTools)
+		b.same("tools of the other", []string{"write", "move"}, b.stored(two.ID).AutoApproveTools)
+		b.same("card of one", approvals[1], b.history(one.ID)[0].ApprovalID)
+		record := b.history(two.ID)
+		b.same("cards of the other", []string{approvals[2], approvals[0], ""}, []string{record[0].ApprovalID, record[1].ApprovalID, record[2].ApprovalID})
+		b.same("claimable", []string{f.TurnID}, b.claimable())
+	},
+	"a tool of another connection than the card was shown for is not allowed for good, and nothing is decided": func(b *bench) {
+		server, other := b.server(stdio("files")), b.server(stdio("other"))
+		shown := chat.ToolMetadata{ServerID: server.ID, Tool: "write", ServerIdentity: server.Identity}
+		topic, f, approvals := b.waitingOn(chat.ToolMetadata{ServerID: other.ID, Tool: "move", ServerIdentity: other.Identity}, shown)
+		want := b.edit(server.ID, chat.MCPServerPatch{Args: &[]string{"--elsewhere"}})
+		if want.Identity == server.Identity {
+			b.Fatal("another connection has the same identity")
+		}
+		_, _, err := b.Decide(b.ctx, topic.ID, []chat.Decision{always(approvals[0]), always(approvals[1])}, ada)
+		b.is(err, chat.ErrGone)
+		var batch *chat.BatchError
+		if !errors.As(err, &batch) || len(batch.Items) != 1 || batch.Items[0].ApprovalID != approvals[1] {
+			b.Errorf("got %v", err)
+		}
+		b.same("server", want, b.stored(server.ID))
+		b.same("the other server", other, b.stored(other.ID))
+		for _, c := range b.calls(topic.ID, f.MessageID) {
+			if _, ok := b.auditOf(c.Approval.ID); !c.Pending() || ok {
+				b.Errorf("it was decided: %+v", c.Approval)
+			}
+		}
+		// The connection that it was shown for is there again, and so is what it says.
+		b.edit(server.ID, chat.MCPServerPatch{Args: &server.Args})
+		b.decide(topic.ID, always(approvals[0]), always(approvals[1]))
+		b.same("tools", []string{"write"}, b.stored(server.ID).AutoApproveTools)
 	},
 	"a tool whose server is not stored cannot be allowed for good, and nothing is decided": func(b *bench) {
 		gone := b.server(stdio("gone"))
@@ -227,17 +278,8 @@ var rememberTests = map[string]func(*bench){
 		for round := range rounds {
 			var fns []func()
 			for _, order := range [][]string{{one.ID, two.ID}, {two.ID, one.ID}} {
-				topic, f := b.start()
-				ids := []string{rand.Text(), rand.Text()}
-				must[chat.Change](b)(b.CommitStep(b.ctx, f.Fence, chat.Step{Build: func(at time.Time) (parts chat.Parts) {
-					for i, serverID := range order {
-						c := call(serverID)
-						c.ToolMetadata = &chat.ToolMetadata{ServerID: serverID, Tool: fmt.Sprint(order[0], " ", round), Verdict: chat.VerdictAsk}
-						parts = append(parts, chat.Ask(c, ids[i], at))
-					}
-					return parts
-				}}))
-				b.park(f)
+				tool := fmt.Sprint(order[0], " ", round)
+				topic, _, ids := b.waitingOn(chat.ToolMetadata{ServerID: order[0], Tool: tool}, chat.ToolMetadata{ServerID: order[1], Tool: tool})
 				fns = append(fns, func() {
 					if _, _, err := b.Decide(b.ctx, topic.ID, []chat.Decision{always(ids[0]), always(ids[1])}, ada); err != nil {
 						b.Error(err)

@@ -123,7 +123,8 @@ func TestAskAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		closed, _ := chat.Close(call, chat.ResolutionCancelled, later)
-		for _, c := range []chat.ToolCall{yes, closed, {}} {
+		expired := chat.ExpireAfter(call, later.Sub(noon))
+		for _, c := range []chat.ToolCall{yes, closed, expired, {}} {
 			for _, offered := range []bool{true, false} {
 				if got, ok := chat.AskAgain(c, other, offered, nil, "ap2", later); ok || cmp.Diff(c, got) != "" {
 					t.Errorf("%s: got %v, %+v", c.State, ok, got)

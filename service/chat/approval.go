@@ -42,6 +42,13 @@ type Remember string
 // for: from then on it runs without asking, unless a rule or a mode asks.
 const RememberAlwaysAllow Remember = "always-allow"
 
+// CallEdit gives a call as it is to be at the time of a transaction, or false
+// to leave it as it is. It must be pure: a transaction may be tried again.
+type CallEdit func(call ToolCall, at time.Time) (ToolCall, bool)
+
+// PolicyEdit is a CallEdit that depends on the policy of the transaction.
+type PolicyEdit func(p TopicPolicy, call ToolCall, at time.Time) (ToolCall, bool)
+
 // Effect says what a decision did.
 type Effect string
 
@@ -70,7 +77,7 @@ func Decide(call ToolCall, d Decision, by Decider, at time.Time) (ToolCall, Effe
 	}
 	if a.Approved != nil {
 		if *a.Approved == d.Approved && (!d.Approved || sameJSON(effectiveInput(call, d), call.Input)) {
-			if d.Remember != "" && a.Remember != d.Remember {
+			if d.Remember != "" && a.Remember != d.Remember && a.Via != ViaRule { // a rule was quicker, because it allows for good
 				return call, "", Conflict("Approval %s was given before, by %s, and nothing was decided for good along with it. Change the settings of the tool's server instead.", a.ID, a.DecidedBy)
 			}
 			return call, EffectAlreadySettled, nil
@@ -169,7 +176,7 @@ func schemaDigest(call ToolCall) string {
 // is not a person. A call that does not wait, or a judgement that does not
 // allow, leaves it unchanged with false.
 func AllowByRule(call ToolCall, j Judgement, at time.Time) (ToolCall, bool) {
-	if !call.Pending() || j.Verdict != VerdictAllow {
+	if !call.Pending() || call.Approval.expired(at) || j.Verdict != VerdictAllow {
 		return call, false
 	}
 	yes := true

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -48,6 +49,14 @@ func Invalid(format string, a ...any) error { return &Error{ErrInvalid, fmt.Spri
 
 // Malformed says that a request cannot be understood.
 func Malformed(format string, a ...any) error { return &Error{ErrMalformed, fmt.Sprintf(format, a...)} }
+
+// Unavailable says that what was asked for cannot be had now, and may be later.
+func Unavailable(format string, a ...any) error {
+	return &Error{ErrUnavailable, fmt.Sprintf(format, a...)}
+}
+
+// Sentence is what an error says, with one full stop at its end.
+func Sentence(err error) string { return strings.TrimRight(err.Error(), ".") + "." }
 
 // DecidedError says that a different decision was made before this one.
 type DecidedError struct {
@@ -106,6 +115,10 @@ func Refused(err error) bool {
 	}
 	return false
 }
+
+// Missing reports whether an error says that what was asked for is not there,
+// or not there any more.
+func Missing(err error) bool { return errors.Is(err, ErrNotFound) || errors.Is(err, ErrGone) }
 
 // PanicText tells what a panic was without what its value may quote: the
 // runtime's own errors hold no input of a tool or a person, others may.

@@ -108,6 +108,9 @@ type ApprovalItem struct {
 	RequestedAt *time.Time      `json:"requestedAt,omitempty"`
 }
 
+// ApprovalRef names an approval.
+type ApprovalRef struct{ TopicID, ApprovalID string }
+
 // ApprovalFilter selects approvals; the zero value selects all.
 type ApprovalFilter struct {
 	TopicID string

@@ -109,6 +109,22 @@ type TopicPolicy struct {
 	ServerDisabled bool
 }
 
+// ToolPolicy is what is said about a tool of the server that was asked about.
+// A server that was configured once, and of which nothing is stored any more,
+// allows nothing.
+func (p TopicPolicy) ToolPolicy(t Tool) ToolPolicy {
+	switch {
+	case p.Switches != nil:
+		policy := p.Switches.Policy(t.Tool)
+		policy.Disabled = policy.Disabled || p.ServerDisabled
+		return policy
+	case t.Identity != "":
+		return ToolPolicy{Disabled: t.Policy.Disabled}
+	default:
+		return t.Policy
+	}
+}
+
 // Match says whether a rule's expression holds for a call. An error says that
 // nobody can tell. Within one judgement it is always given the same pointer.
 type Match func(rule Rule, facts *Facts) (bool, error)
@@ -308,11 +324,11 @@ func Describe(call ToolCall, tool Tool) ToolCall {
 // AskAgain returns a pending call as asked about the tool that there is now,
 // under another approval id, or settled as invalid if that tool does not take
 // its input (wrong says why). The old approval is closed by that: it is
-// superseded. A call that does not wait, or of which nothing Changed, is
-// returned unchanged with false.
+// superseded. A call that does not wait, or does not any more because its time
+// is over, or of which nothing Changed, is returned unchanged with false.
 func AskAgain(call ToolCall, tool Tool, offered bool, wrong error, approvalID string, at time.Time) (ToolCall, bool) {
 	why := Changed(call, tool, offered)
-	if !call.Pending() || why == "" {
+	if !call.Pending() || call.Approval.expired(at) || why == "" {
 		return call, false
 	}
 	next := call

@@ -45,6 +45,16 @@ type Answer struct {
 // Open reports whether the question waits for an answer.
 func (q Question) Open() bool { return q.Action == "" }
 
+// Question finds a question of the call, open or not.
+func (c ToolCall) Question(id string) (Question, bool) {
+	for _, q := range c.meta().Questions {
+		if q.ID == id {
+			return q, true
+		}
+	}
+	return Question{}, false
+}
+
 // OpenQuestion is the question of the call that waits for an answer, or nil.
 // A call has one at most.
 func (c ToolCall) OpenQuestion() *Question {
@@ -139,7 +149,7 @@ type QuestionItem struct {
 	Question   Question `json:"question"`
 }
 
-// Answered is the answer to an answer.
+// Answered says what became of an answer.
 type Answered struct {
 	QuestionID string    `json:"questionId"`
 	Outcome    Effect    `json:"outcome"`

@@ -87,6 +87,24 @@ func TestAskPerson(t *testing.T) {
 	}
 }
 
+func TestQuestionsAreFoundOpenOrNot(t *testing.T) {
+	t.Parallel()
+	call := asking(t, answered(t, asking(t, running(t), "q1"), "q1", chat.Answer{Action: chat.AnswerDecline}), "q2")
+	for i, id := range []string{"q1", "q2"} {
+		q, ok := call.Question(id)
+		if diff := cmp.Diff(call.ToolMetadata.Questions[i], q); diff != "" || !ok {
+			t.Errorf("%s: %v (-want +got):\n%s", id, ok, diff)
+		}
+	}
+	for name, c := range map[string]chat.ToolCall{"asks others": call, "asks nothing": running(t), "is none": {}} {
+		for _, id := range []string{"q3", ""} {
+			if q, ok := c.Question(id); ok || cmp.Diff(chat.Question{}, q) != "" {
+				t.Errorf("a call that %s has question %q: %+v", name, id, q)
+			}
+		}
+	}
+}
+
 func TestAnswerQuestion(t *testing.T) {
 	t.Parallel()
 	open := asking(t, running(t), "q1")

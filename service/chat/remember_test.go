@@ -33,7 +33,7 @@ func TestDecideForGood(t *testing.T) {
 		{"the same no again", decided(t, chat.Decision{Remember: always}), chat.Decision{Remember: always}, chat.EffectAlreadySettled, nil, ""},
 		{"the yes alone, after one for good", decided(t, chat.Decision{Approved: true, Remember: always}), chat.Decision{Approved: true}, chat.EffectAlreadySettled, nil, always},
 		{"for good, after a yes alone", decided(t, chat.Decision{Approved: true}), chat.Decision{Approved: true, Remember: always}, "", chat.ErrConflict, ""},
-		{"for good, after a rule was quicker", byRule, chat.Decision{Approved: true, Remember: always}, "", chat.ErrConflict, ""},
+		{"for good, after a rule was quicker", byRule, chat.Decision{Approved: true, Remember: always}, chat.EffectAlreadySettled, nil, ""},
 		{"a yes, after a rule was quicker", byRule, chat.Decision{Approved: true}, chat.EffectAlreadySettled, nil, ""},
 		{"a no, after a rule was quicker", byRule, chat.Decision{}, "", chat.ErrConflict, ""},
 		{"for good, with another input", decided(t, chat.Decision{Approved: true, Remember: always}),
@@ -78,8 +78,12 @@ func TestAllowByRule(t *testing.T) {
 	closed, _ := chat.Close(waiting(), chat.ResolutionExpired, later)
 	allowed := waiting()
 	allowed.State, allowed.Approval = chat.CallInputAvailable, nil
+	late := chat.ExpireAfter(waiting(), later.Sub(noon))
+	if _, ok := chat.AllowByRule(late, j, later.Add(-1)); !ok {
+		t.Error("a call that has a moment left is not allowed")
+	}
 	for name, c := range map[string]chat.ToolCall{
-		"denied": decided(t, chat.Decision{}), "approved": decided(t, chat.Decision{Approved: true}), "closed": closed, "never asked": allowed, "by a rule": got, "none": {},
+		"denied": decided(t, chat.Decision{}), "approved": decided(t, chat.Decision{Approved: true}), "closed": closed, "never asked": allowed, "by a rule": got, "none": {}, "expired": late,
 	} {
 		if next, ok := chat.AllowByRule(c, j, later); ok || cmp.Diff(c, next) != "" {
 			t.Errorf("%s: got %v, %+v", name, ok, next)

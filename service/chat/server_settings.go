@@ -132,7 +132,10 @@ type MCPServerPatch struct {
 	// DisabledAutoApproveTools is applied as Switches.WithDisabledAutoApproveTools
 	// has it. It does not go with the two lists above.
 	DisabledAutoApproveTools *[]string
-	Trusted                  *bool
+	// KnownTools are the tools that whoever made DisabledAutoApproveTools has
+	// seen: one that the server brought since goes on asking. nil is all.
+	KnownTools *[]string
+	Trusted    *bool
 
 	// Version, if set, must be the version that the server has.
 	Version *int
@@ -147,7 +150,9 @@ func (p MCPServerPatch) reaches() bool {
 }
 
 // Apply returns the server with the patch applied; known are the tools that it
-// has now, by their own names. The version, the identity and the times are not
+// has now, by their own names. If another program is started by it, or another
+// address asked, no tool runs without asking any more and nothing is trusted,
+// unless the patch says so itself. The version, the identity and the times are not
 // touched. An error is of kind ErrInvalid, or ErrConflict if the server is at
 // another version or is configured elsewhere; the server is as it was then.
 func (p MCPServerPatch) Apply(s MCPServer, known []string) (MCPServer, error) {
@@ -159,6 +164,7 @@ func (p MCPServerPatch) Apply(s MCPServer, known []string) (MCPServer, error) {
 }
 
 func (p MCPServerPatch) apply(s MCPServer, known []string) (MCPServer, error) {
+	was := s
 	if p.Version != nil && *p.Version != s.Version {
 		return s, Conflict("The tool server is at version %d by now, not %d.", s.Version, *p.Version)
 	}
@@ -195,6 +201,9 @@ func (p MCPServerPatch) apply(s MCPServer, known []string) (MCPServer, error) {
 		if err := check(); err != nil {
 			return s, err
 		}
+	}
+	if !s.sameProgram(was) { // what was allowed, and trusted, was another
+		s.AutoApproveTools, s.Trusted = nil, false
 	}
 	switches, err := p.applySwitches(s.Switches, known)
 	s.Switches = switches
@@ -262,6 +271,9 @@ func (p MCPServerPatch) applySwitches(s Switches, known []string) (Switches, err
 		s.AutoApproveTools = without(s.AutoApproveTools, s.AlwaysAskTools)
 	}
 	if p.DisabledAutoApproveTools != nil {
+		if p.KnownTools != nil {
+			known = slices.DeleteFunc(slices.Clone(known), func(tool string) bool { return !slices.Contains(*p.KnownTools, tool) })
+		}
 		s = s.WithDisabledAutoApproveTools(known, *p.DisabledAutoApproveTools)
 	}
 	return s, nil
@@ -277,6 +289,20 @@ func distinct(names []string) []string {
 
 func without(names, not []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return slices.Contains(not, s) })
+}
+
+// sameProgram reports whether s and o start the same program, or ask the same
+// address, whatever keys it is given.
+func (s MCPServer) sameProgram(o MCPServer) bool { return s.Program() == o.Program() }
+
+// Program is one text for the program that is started, or the address that is
+// asked. It may hold secrets.
+func (s MCPServer) Program() string {
+	raw, err := Marshal([]any{s.Transport, s.Command, list(s.Args), s.Dir, s.URL}) // no arguments are no arguments, nil or not
+	if err != nil {
+		panic(err) // texts always encode
+	}
+	return string(raw)
 }
 
 // SameSettings reports whether s and o are the same but for their version and

@@ -157,7 +157,7 @@ func ptr[T any](v T) *T { return &v }
 // new one that nobody thought of here fails it.
 func TestWhatIsOfTheConnection(t *testing.T) {
 	t.Parallel()
-	switches := []string{"DisabledTools", "AutoApproveTools", "AlwaysAskTools", "DisabledAutoApproveTools", "Trusted", "Version"}
+	switches := []string{"DisabledTools", "AutoApproveTools", "AlwaysAskTools", "DisabledAutoApproveTools", "KnownTools", "Trusted", "Version"}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[chat.MCPServerPatch]()) {
 		var p chat.MCPServerPatch
 		reflect.ValueOf(&p).Elem().FieldByIndex(f.Index).Set(reflect.New(f.Type.Elem()))
@@ -208,10 +208,11 @@ func TestPatchOfAServer(t *testing.T) {
 			func(s *chat.MCPServer) {
 				s.Name, s.Command, s.Args, s.Dir, s.Disabled = "f", "node", []string{"a", "b"}, "/srv", true
 				s.Env = map[string]string{"A": "s3cret-a", "C": "c"}
+				s.AutoApproveTools = nil // another program was allowed
 			}, nil, ""},
 		{"no environment any more", stored(), chat.MCPServerPatch{Env: &values{}}, func(s *chat.MCPServer) { s.Env = nil }, nil, ""},
 		{"an environment of null", stored(), chat.MCPServerPatch{Env: new(values)}, func(s *chat.MCPServer) { s.Env = nil }, nil, ""},
-		{"no arguments any more", stored(), chat.MCPServerPatch{Args: new([]string)}, func(s *chat.MCPServer) { s.Args = nil }, nil, ""},
+		{"no arguments any more", stored(), chat.MCPServerPatch{Args: new([]string)}, func(s *chat.MCPServer) { s.Args, s.AutoApproveTools = nil, nil }, nil, ""},
 		{"a variable that is not there is kept", stored(), chat.MCPServerPatch{Name: ptr("f"), Env: &values{"Z=s3cret": nil}}, nil, chat.ErrInvalid, `"Z…"`},
 		{"a variable under its name in small letters", stored(), chat.MCPServerPatch{Env: &values{"a": nil}}, nil, chat.ErrInvalid, `"a"`},
 		{"a name that is none", stored(), chat.MCPServerPatch{Name: ptr(""), DisabledTools: names()}, nil, chat.ErrInvalid, "name"},

@@ -1,6 +1,7 @@
 package live_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -176,14 +177,25 @@ func TestSettings(t *testing.T) {
 			want(t, l, "snapshot", servers)
 		})
 	})
-	t.Run("a closed hub takes no notice", func(t *testing.T) {
-		synctest.Test(t, func(*testing.T) {
+	t.Run("on a closed hub nobody waits for more", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			h := live.New(&source{}, live.Options{})
+			l := newLooker(h.Subscribe(nil, true, ""))
+			want(t, l, "snapshot")
 			h.Settings(chat.SettingsServers)
-			h.Settings(chat.SettingsServers)
+			h.Settings(chat.SettingsServers) // is still to be told when the hub closes
 			h.Close()
-			h.Settings(chat.SettingsServers)
+			h.Settings(chat.SettingsRules)
 			time.Sleep(time.Minute)
+			late := newLooker(h.Subscribe(nil, true, ""))
+			for name, l := range map[string]looker{"watched before": l, "comes late": late} {
+				if got, err := l.look(); !errors.Is(err, live.ErrClosed) {
+					t.Errorf("one who %s: got %v, %v", name, got, err)
+				}
+				if events, err := l.Take(nil); !errors.Is(err, live.ErrClosed) || len(events) > 0 {
+					t.Errorf("one who %s, again: got %v, %v", name, events, err)
+				}
+			}
 		})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -177,7 +178,7 @@ func TestCallOutcomes(t *testing.T) {
 		{"output that is not JSON", scriptedTool("a", "x"), `{}`, answer(result{Outcome: chat.OutcomeOK, Output: json.RawMessage("plain \xff text")}, nil), chat.OutcomeOK, "\"plain \uFFFD text\"", 1},
 		{"a failure of the tool", scriptedTool("a", "x"), `{}`, answer(result{Outcome: chat.OutcomeFailed, ErrorText: "no\x00 \xffspace"}, nil), chat.OutcomeFailed, "no\uFFFD \uFFFDspace", 1},
 		{"a failure without a reason", scriptedTool("a", "x"), `{}`, answer(result{Outcome: chat.OutcomeFailed}, nil), chat.OutcomeFailed, "gave no reason", 1},
-		{"an error of the server", scriptedTool("a", "x"), `{}`, answer(result{}, errors.New("exit status 2")), chat.OutcomeFailed, "exit status 2", 1},
+		{"an error of the server", scriptedTool("a", "x"), `{}`, answer(result{}, errors.New("exit status 2")), chat.OutcomeUnknown, "(exit status 2): its outcome is unknown", 1},
 		{"a server that is down", scriptedTool("a", "x"), `{}`, answer(result{}, fmt.Errorf("dial: %w", chat.ErrUnavailable)), chat.OutcomeUnavailable, "was not run", 1},
 		{"a tool that vanished on the way", scriptedTool("a", "x"), `{}`, answer(result{}, chat.NotFound("No tool.")), chat.OutcomeUnavailable, "was not run", 1},
 		{"no outcome", scriptedTool("a", "x"), `{}`, answer(result{}, nil), chat.OutcomeUnknown, "may or may not", 1},
@@ -285,4 +286,63 @@ func TestCallWhoseContextEnds(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestSetKeepsTheOldListOnConflict(t *testing.T) {
+	c := newCatalogue(t, newScripted("a", "x"))
+	if err := c.Set(newScripted("b", "x"), newScripted("b", "x")); !errors.Is(err, chat.ErrConflict) {
+		t.Fatalf("two of one id gave %v", err)
+	}
+	if _, _, err := c.find(t.Context(), "id-a", "x"); err != nil {
+		t.Error("the list that was refused replaced the old one")
+	}
+	if err := c.Set(newScripted("b", "x")); err != nil {
+		t.Fatal(err)
+	}
+	if c.Has("id-a") || !c.Has("id-b") {
+		t.Errorf("after the change it has a: %v, b: %v", c.Has("id-a"), c.Has("id-b"))
+	}
+	if _, _, err := c.find(t.Context(), "id-a", "x"); err == nil {
+		t.Error("a server that was taken out is still there")
+	}
+}
+
+func TestToolsAreListedSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(name string) *scripted {
+			s := newScripted(name, "x")
+			s.list = func() error { time.Sleep(10 * time.Second); return nil }
+			return s
+		}
+		c := newCatalogue(t, slow("a"), newScripted("b", "x"), slow("c"))
+		began := time.Now()
+		tools, err := c.Tools(t.Context())
+		if diff := cmp.Diff([]string{"a__x", "b__x", "c__x"}, toolNames(tools)); diff != "" || err != nil {
+			t.Errorf("tools (-want +got):\n%s%v", diff, err)
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestToolsOfSomeServersWaitForNoOther(t *testing.T) {
+	hung := newScripted("hung", "x")
+	hung.list = func() error { return errors.New("asked") }
+	c := newCatalogue(t, hung, newScripted("a", "x"), newScripted("b", "x"))
+	for _, tt := range []struct {
+		ids  []string
+		want []string
+	}{
+		{[]string{"id-b", "id-a", "id-gone"}, []string{"a__x", "b__x"}},
+		{[]string{}, nil},
+	} {
+		tools, err := c.ToolsOf(t.Context(), tt.ids)
+		if diff := cmp.Diff(tt.want, toolNames(tools)); diff != "" || err != nil {
+			t.Errorf("tools of %v (-want +got):\n%s%v", tt.ids, diff, err)
+		}
+	}
+	if tools, err := c.ToolsOf(t.Context(), nil); len(tools) != 2 || err == nil {
+		t.Errorf("without ids: %v, %v", toolNames(tools), err)
+	}
 }

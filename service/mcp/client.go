@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,8 +18,8 @@ import (
 type ClientOptions struct {
 	Logger *slog.Logger // discards if nil
 	// OnState is told of every change of a connection's state, in order, and
-	// when the tools of a ready server changed. It must return soon, and must
-	// not close the client.
+	// when the tools of a ready server changed; of a client that is closed it is
+	// told nothing more. It must return soon, and must not close the client.
 	OnState func(serverID string, s chat.ServerState)
 	// Getenv is where PATH, HOME, LANG and TMPDIR of a process come from;
 	// os.Getenv if nil.
@@ -29,7 +30,8 @@ type ClientOptions struct {
 	// list its tools, a package manager's download included. 60 s if 0.
 	StartTimeout time.Duration
 	// Patience is how long a call or a list waits for a server that is being
-	// connected. 10 s if 0.
+	// connected, counted from the beginning of that, and not again after it
+	// failed. 10 s if 0.
 	Patience time.Duration
 	// A lost server is connected again after MinBackoff, and after twice as
 	// long each time that it fails, at most MaxBackoff. 1 s and 60 s if 0.
@@ -76,7 +78,16 @@ type Client struct {
 	stderr  *ring // of the present, or the last, process
 	session *session
 	changed chan struct{} // closed and replaced on every change of the state
+	closed  bool
+	// A server that is being connected is waited for from begun on, unless that
+	// failed before, since it was last ready.
+	begun  time.Time
+	failed error
 }
+
+// errClosed is what is wrong with a server whose client is closed: another
+// takes its place, or the program ends.
+var errClosed = errors.New("it is being changed")
 
 // StartClient begins to connect to a server whose settings were checked. It
 // does not wait; Close ends it. A server that is disabled, or whose settings
@@ -94,17 +105,30 @@ func StartClient(config chat.MCPServer, o ClientOptions) *Client {
 		return c
 	case config.Problem != "":
 		close(c.done)
-		c.set(chat.ServerState{Phase: chat.ServerFailed, Error: config.Problem}, nil)
+		c.set(failedState(errors.New(config.Problem)), nil)
 		return c
 	}
-	c.set(chat.ServerState{Phase: chat.ServerStarting}, nil)
+	c.begin(nil)
 	go c.run(ctx)
 	return c
 }
 
 // Close ends the connection and every process of it, and returns when they are
-// gone. Calls that run end as unknown. Closing twice is harmless.
+// gone, which takes seconds at most, whatever the server does. Calls that run
+// end as unknown. From then on the server has failed, unless it was switched
+// off, and OnState is not told of anything. Closing twice is harmless.
+//
+// A process that left both its group and its parent, as a daemon does, is not
+// found and lives on. If this program is killed, processes end by themselves:
+// on Linux the one that was started at once, and elsewhere, like what it has
+// started, when they notice the end of their input.
 func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	if c.state.Phase != chat.ServerDisabled {
+		c.become(failedState(errClosed), nil)
+	}
+	c.mu.Unlock()
 	c.stop()
 	<-c.done
 }
@@ -186,41 +210,40 @@ func (c *Client) Call(ctx context.Context, tool string, input json.RawMessage, p
 		return chat.Result{}, chat.NotFound("The tool server %s has no tool %q.", name, tool)
 	}
 	if policy.Disabled {
-		return chat.Result{}, &chat.Error{Kind: chat.ErrUnavailable, Detail: fmt.Sprintf("the tool %s of the server %s is switched off", tool, name)}
+		return chat.Result{}, chat.Unavailable("The tool %s of the server %s is switched off.", tool, name)
 	}
-	r, err := s.call(ctx, name, tool, input, progress, ask)
-	if failure, ok := err.(*chat.Error); ok { //nolint:errorlint // made by call, never wrapped
-		return chat.Result{}, &chat.Error{Kind: failure.Kind, Detail: c.secrets.hide(failure.Detail)}
-	}
-	r.ErrorText = c.secrets.hide(r.ErrorText)
-	return r, err
+	return s.call(ctx, name, tool, input, progress, ask)
 }
 
-// connected returns the session, waiting a while for one that is being made.
+// connected returns the session, waiting a while for one that is being made,
+// unless that was in vain before.
 func (c *Client) connected(ctx context.Context) (*session, error) {
 	for {
 		c.mu.Lock()
-		s, state, changed, name := c.session, c.state, c.changed, c.config.Name
+		s, state, changed, name, begun, failed := c.session, c.state, c.changed, c.config.Name, c.begun, c.failed
 		c.mu.Unlock()
 		if s != nil {
 			return s, nil
 		}
 		switch state.Phase {
 		case chat.ServerDisabled:
-			return nil, &chat.Error{Kind: chat.ErrUnavailable, Detail: fmt.Sprintf("the tool server %s is switched off", name)}
+			return nil, chat.Unavailable("The tool server %s is switched off.", name)
 		case chat.ServerStarting:
-			patience := time.NewTimer(time.Until(state.Since.Add(c.options.Patience)))
+			if failed != nil {
+				return nil, notConnected(name, fmt.Errorf("it is being started again: %w", failed))
+			}
+			patience := time.NewTimer(time.Until(begun.Add(c.options.Patience)))
 			select {
 			case <-changed:
 				patience.Stop()
 			case <-patience.C:
-				return nil, notConnected(name, "it is still being started")
+				return nil, notConnected(name, errors.New("it is still being started"))
 			case <-ctx.Done():
 				patience.Stop()
-				return nil, notConnected(name, "it was not waited for any longer")
+				return nil, notConnected(name, errors.New("it was not waited for any longer"))
 			}
 		case chat.ServerFailed, chat.ServerReady:
-			return nil, notConnected(name, state.Error)
+			return nil, notConnected(name, errors.New(state.Error))
 		}
 	}
 }
@@ -241,20 +264,40 @@ func (c *Client) configure(config chat.MCPServer) {
 // set moves to a state and tells of it. Only the goroutine that owns the
 // connection calls it, so that states are told in order.
 func (c *Client) set(s chat.ServerState, with *session) {
-	now := time.Now()
-	s.Since = &now
-	s.Error = c.secrets.hide(s.Error)
 	c.mu.Lock()
-	if s.Phase == c.state.Phase {
-		s.Since = c.state.Since
+	if c.closed {
+		c.mu.Unlock()
+		return
 	}
-	c.state, c.session = s, with
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.become(s, with)
 	told := c.stateLocked()
 	id := c.config.ID
 	c.mu.Unlock()
 	if c.options.OnState != nil {
 		c.options.OnState(id, told)
 	}
+}
+
+// become moves to a state. The caller holds the lock.
+func (c *Client) become(s chat.ServerState, with *session) {
+	now := time.Now()
+	s.Since = &now
+	if s.Phase == c.state.Phase {
+		s.Since = c.state.Since
+	}
+	c.state, c.session = s, with
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// begin says that the server is being connected, and what it failed of before.
+func (c *Client) begin(failed error) {
+	c.mu.Lock()
+	c.begun, c.failed = time.Now(), failed
+	c.mu.Unlock()
+	c.set(chat.ServerState{Phase: chat.ServerStarting}, nil)
+}
+
+func failedState(err error) chat.ServerState {
+	return chat.ServerState{Phase: chat.ServerFailed, Error: err.Error()}
 }

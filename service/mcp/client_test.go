@@ -176,7 +176,6 @@ func TestProgressReachesItsOwnCall(t *testing.T) {
 }
 
 // blocking adds a tool that says when it began and then never ends by itself.
-
 func (f *fake) blocking(t *testing.T) (began chan struct{}) {
 	began = make(chan struct{}, 8)
 	over := make(chan struct{})
@@ -211,10 +210,6 @@ func TestStoppedCallIsUnknownAndTheSessionLives(t *testing.T) {
 	})
 }
 
-// Some servers answer nothing before they are initialized, also not the
-
-// question of what they speak.
-
 func TestSecretsStayHidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := fakeConfig
@@ -238,6 +233,57 @@ func TestSecretsStayHidden(t *testing.T) {
 		}
 		if _, err := c.Tools(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("the error says %v", err)
+		}
+	})
+}
+
+func TestWhatAServerSaysIsShownWithoutSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const secret = "s3cret-value-that-is-long"
+		config := fakeConfig
+		config.Env = map[string]string{"TOKEN": secret}
+		f := newFake(t)
+		f.server = sdk.NewServer(&sdk.Implementation{Name: strings.Repeat("x", maxProblemText-10) + secret, Version: secret}, nil)
+		f.add(&sdk.Tool{Name: "described", Title: secret, Description: strings.Repeat("x", maxDescription-10) + secret}, nil)
+		f.add(&sdk.Tool{Name: "fail"}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: strings.Repeat("x", maxErrorText-10) + secret}}}, nil
+		})
+		f.add(&sdk.Tool{Name: "refuse"}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return nil, &jsonrpc.Error{Code: 7, Message: secret}
+		})
+		f.add(&sdk.Tool{Name: "work"}, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			err := r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
+				ProgressToken: r.Params.GetProgressToken(), Message: strings.Repeat("x", maxProgress-10) + secret,
+			})
+			time.Sleep(time.Second) // notifications are handled beside the answer
+			return &sdk.CallToolResult{}, err
+		})
+		f.asks(&sdk.ElicitParams{Message: "Is it " + secret + "?"}, nil)
+		c := StartClient(config, ClientOptions{dial: f.dial})
+		defer c.Close()
+		tools, err := c.Tools(t.Context())
+		if err != nil || len(tools) != 5 {
+			t.Fatalf("tools %v, %v", tools, err)
+		}
+		s := state(c)
+		said := []string{s.ServerName, s.ServerVersion, call(t, c, "fail", `{}`).ErrorText, call(t, c, "refuse", `{}`).ErrorText}
+		for _, tool := range tools {
+			said = append(said, tool.Title, tool.Description)
+		}
+		if _, err := c.Call(t.Context(), "work", nil, func(text string) { said = append(said, text) }, nobody); err != nil {
+			t.Fatal(err)
+		}
+		callAsking(t, c, func(_ context.Context, q chat.Question) (chat.Answer, error) {
+			said = append(said, q.Message)
+			return chat.Answer{Action: chat.AnswerDecline}, nil
+		})
+		for _, text := range said {
+			if strings.Contains(text, "s3") {
+				t.Errorf("%d bytes that end in %q", len(text), text[max(0, len(text)-50):])
+			}
+		}
+		if len(said) != 4+2*5+2 {
+			t.Errorf("%d texts", len(said))
 		}
 	})
 }

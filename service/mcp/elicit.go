@@ -77,7 +77,7 @@ func (c *liveCall) answers(ctx context.Context, requests sdk.InputRequestMap) (s
 
 // put asks one question of the call after another.
 func (c *liveCall) put(ctx context.Context, p *sdk.ElicitParams) (*sdk.ElicitResult, error) {
-	question, err := askable(p)
+	question, err := askable(p, c.secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (c *liveCall) put(ctx context.Context, p *sdk.ElicitParams) (*sdk.ElicitRes
 
 // askable makes a question of what a server wants to know, or says why nobody
 // can be asked that.
-func askable(p *sdk.ElicitParams) (chat.Question, error) {
+func askable(p *sdk.ElicitParams, hidden secrets) (chat.Question, error) {
 	if p == nil {
 		return chat.Question{}, unaskable{"there is no question"}
 	}
@@ -119,7 +119,7 @@ func askable(p *sdk.ElicitParams) (chat.Question, error) {
 	if len(p.Message) > maxQuestion {
 		return chat.Question{}, unaskable{"the message is larger than " + size(maxQuestion)}
 	}
-	q := chat.Question{Message: storable(p.Message)}
+	q := chat.Question{Message: hidden.text(p.Message, maxQuestion)}
 	if p.RequestedSchema == nil {
 		return q, nil
 	}

@@ -25,6 +25,7 @@ type fake struct {
 	refuse error
 	dials  []time.Time
 	cuts   []func()
+	says   []func(line string)
 	lists  int
 	sent   strings.Builder // everything that clients sent
 	paused chan struct{}   // while it is open nothing is read
@@ -36,9 +37,7 @@ func newFake(t *testing.T, tools ...*sdk.Tool) *fake {
 	f.server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 			if method == "tools/list" {
-				f.mu.Lock()
-				f.lists++
-				f.mu.Unlock()
+				f.list()
 			}
 			return next(ctx, method, req)
 		}
@@ -58,7 +57,7 @@ func (f *fake) add(tool *sdk.Tool, handler sdk.ToolHandler) {
 	f.server.AddTool(tool, handler)
 }
 
-func (f *fake) dial(chat.MCPServer, *ring) (*wire, error) {
+func (f *fake) dial(_ chat.MCPServer, stderr *ring) (*wire, error) {
 	f.mu.Lock()
 	f.dials = append(f.dials, time.Now())
 	refuse := f.refuse
@@ -73,9 +72,13 @@ func (f *fake) dial(chat.MCPServer, *ring) (*wire, error) {
 	}
 	f.mu.Lock()
 	f.cuts = append(f.cuts, func() { theirs.Close() })
+	f.says = append(f.says, func(line string) { io.WriteString(theirs, line+"\n") })
 	f.mu.Unlock()
+	l := newLines(ours, ours, stderr)
 	return &wire{
-		transport: pipes{&sdk.IOTransport{Reader: ours, Writer: ours}},
+		transport: l,
+		traffic:   l.traffic,
+		lost:      l.lost,
 		end:       func() error { return errors.New("the fake was cut") },
 		close: func(sessionClosed <-chan struct{}) {
 			theirs.Close()
@@ -110,6 +113,27 @@ func (f *fake) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cuts[len(f.cuts)-1]()
+}
+
+// say writes a line to the newest session, as the server might.
+func (f *fake) say(line string) {
+	f.mu.Lock()
+	say := f.says[len(f.says)-1]
+	f.mu.Unlock()
+	say(line)
+}
+
+// pause makes the server read nothing while a channel is open.
+func (f *fake) pause(until chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.paused = until
+}
+
+func (f *fake) list() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lists++
 }
 
 func (f *fake) setRefuse(err error) {
@@ -189,4 +213,9 @@ func state(s interface {
 // nobody is who is asked where no question is expected.
 func nobody(context.Context, chat.Question) (chat.Answer, error) {
 	return chat.Answer{}, errors.New("nobody is there")
+}
+
+// shell is a server that is a script.
+func shell(script string) chat.MCPServer {
+	return chat.MCPServer{ID: "id-sh", Name: "sh", Transport: chat.TransportStdio, Command: "sh", Args: []string{"-c", script}}
 }

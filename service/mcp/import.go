@@ -2,13 +2,16 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -51,7 +54,7 @@ func ParseImport(data []byte) ([]chat.MCPServer, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	var file importFile
 	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, chat.Invalid("The settings are not valid JSON of the form {\"mcpServers\":{…}}: %s.", jsonFault(err))
+		return nil, chat.Invalid("The settings are not valid JSON of the form {\"mcpServers\":{…}}: %s", chat.Sentence(jsonFault(err)))
 	}
 	entries := maps.Clone(file.MCPServers)
 	if entries == nil {
@@ -69,15 +72,18 @@ func ParseImport(data []byte) ([]chat.MCPServer, error) {
 	if len(entries) > maxImportServers {
 		return nil, chat.Invalid("The settings name more than %d servers.", maxImportServers)
 	}
-	if _, err := chat.CheckInput(string(data)); err != nil { // of two servers of one name one would be lost
-		return nil, chat.Invalid("The settings cannot be used: %s.", strings.Replace(err.Error(), "the arguments", "they", 1))
+	if !utf8.Valid(data) {
+		return nil, chat.Invalid("The settings are not valid UTF-8.")
+	}
+	if at := namedTwice(json.NewDecoder(bytes.NewReader(data)), ""); at != "" { // of two servers of one name one would be lost
+		return nil, chat.Invalid("The settings name %q twice.", at)
 	}
 	var servers []chat.MCPServer
 	var wrong []error
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		server, err := importServer(name, entries[name])
 		if err != nil {
-			wrong = append(wrong, chat.Invalid("The server %q cannot be imported: %v", name, err))
+			wrong = append(wrong, chat.Invalid("The server %q cannot be imported: %s", name, chat.Sentence(err)))
 		}
 		servers = append(servers, server)
 	}
@@ -87,13 +93,44 @@ func ParseImport(data []byte) ([]chat.MCPServer, error) {
 	return servers, nil
 }
 
+// namedTwice returns where a value of valid JSON has a member for the second
+// time, "" if none has.
+func namedTwice(values *json.Decoder, at string) string {
+	opening, err := values.Token()
+	if err != nil {
+		return "" // it was decoded before
+	}
+	seen := map[string]bool{}
+	found := ""
+	for i := 0; opening == json.Delim('{') || opening == json.Delim('['); i++ {
+		if !values.More() {
+			values.Token() //nolint:errcheck // its end, which was decoded before
+			break
+		}
+		member := strconv.Itoa(i)
+		if opening == json.Delim('{') {
+			name, err := values.Token()
+			if err != nil {
+				return ""
+			}
+			member = fmt.Sprint(name)
+			if seen[member] {
+				found = cmp.Or(found, at+"/"+member)
+			}
+			seen[member] = true
+		}
+		found = cmp.Or(found, namedTwice(values, at+"/"+member))
+	}
+	return found
+}
+
 func importServer(name string, raw json.RawMessage) (chat.MCPServer, error) {
 	if t := bytes.TrimSpace(raw); len(t) == 0 || t[0] != '{' {
 		return chat.MCPServer{}, errors.New("it is not an object")
 	}
 	var e importEntry
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return chat.MCPServer{}, errors.New(jsonFault(err))
+		return chat.MCPServer{}, jsonFault(err)
 	}
 	server := chat.MCPServer{
 		Name: name, Command: e.Command, Args: e.Args, Env: e.Env, Dir: e.Cwd,
@@ -125,13 +162,12 @@ func importServer(name string, raw json.RawMessage) (chat.MCPServer, error) {
 }
 
 // jsonFault says what is wrong with JSON without quoting a value of it.
-func jsonFault(err error) string {
-	switch err := err.(type) { //nolint:errorlint // as encoding/json returns them
-	case *json.SyntaxError:
-		return fmt.Sprintf("it breaks off or is wrong at byte %d", err.Offset)
-	case *json.UnmarshalTypeError:
-		return fmt.Sprintf("%s must not be a JSON %s", err.Field, strings.Fields(err.Value + " value")[0])
-	default:
-		return "it cannot be read"
+func jsonFault(err error) error {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("it breaks off or is wrong at byte %d", syntax.Offset)
 	}
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s must not be a JSON %s", kind.Field, strings.Fields(kind.Value + " value")[0])
+	}
+	return errors.New("it cannot be read")
 }

@@ -68,6 +68,8 @@ func TestParseImportErrors(t *testing.T) {
 		{"too many", string(tooMany), []string{"more than 100"}},
 		{"one name twice", `{"mcpServers":{"x":{"command":"a"}},"servers":{"x":{"command":"a"}}}`, []string{`"x"`, "both"}},
 		{"one name twice in one list", `{"mcpServers":{"x":{"command":"a"},"x":{"command":"s3cret"}}}`, []string{"/mcpServers/x", "twice"}},
+		{"one member twice further down", `{"mcpServers":{"x":{"command":"a","args":[{"b":1,"b":"s3cret"}]}}}`, []string{"/mcpServers/x/args/0/b", "twice"}},
+		{"not UTF-8", "{\"mcpServers\":{\"x\":{\"command\":\"s3cret\xff\"}}}", []string{"UTF-8"}},
 		{"the name of the built-in server", `{"mcpServers":{"Workspace":{"command":"a"}}}`, []string{`"Workspace"`, "built-in"}},
 		{"several mistakes", `{"mcpServers":{"a":{"type":"sse"},"b":{"command":"a"},"c":{"url":"s3cret"}}}`, []string{`"a"`, "SSE", `"c"`, "http"}},
 		{"an entry that is no object", entry(`null`), []string{`"the one"`, "not an object"}},

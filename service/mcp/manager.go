@@ -12,7 +12,7 @@ import (
 type Manager struct {
 	options ClientOptions
 
-	applying sync.Mutex // one change at a time; held while clients close
+	applying chan struct{} // held by the one change that is made, also while clients close
 
 	mu      sync.Mutex
 	closed  bool
@@ -20,35 +20,43 @@ type Manager struct {
 }
 
 // NewManager returns a manager of no servers. Its options hold for each client.
-func NewManager(o ClientOptions) *Manager { return &Manager{options: o} }
+func NewManager(o ClientOptions) *Manager {
+	return &Manager{options: o, applying: make(chan struct{}, 1)}
+}
 
 // Apply makes the servers those of configs: it starts what is new, stops what
 // is gone, and connects anew what is reached in another way. A server whose
 // name or policy alone changed keeps its connection. It does not wait for
-// connections; it does wait until what is stopped has ended, also when ctx
-// ends. Settings that are wrong, or not unique by id and name, change nothing.
-func (m *Manager) Apply(_ context.Context, configs []chat.MCPServer) error {
-	ids, names := map[string]bool{}, map[string]bool{}
+// connections; it does wait until what is stopped has ended. Settings that are
+// wrong, or not unique by id and name, change nothing, and neither does a ctx
+// that ends while another change is made.
+func (m *Manager) Apply(ctx context.Context, configs []chat.MCPServer) error {
 	for _, config := range configs {
-		if config.Problem == "" { // else there is nothing that could be checked
-			if err := config.Check(); err != nil {
-				return err
-			}
+		if config.Problem != "" {
+			continue // there is nothing that could be checked
 		}
-		if config.ID == "" || ids[config.ID] {
-			return chat.Conflict("The id of the tool server %s is not unique.", config.Name)
+		if err := config.Check(); err != nil {
+			return err
 		}
-		if names[config.Name] {
-			return chat.Conflict("Two tool servers have the name %s.", config.Name)
-		}
-		ids[config.ID], names[config.Name] = true, true
 	}
-	m.applying.Lock()
-	defer m.applying.Unlock()
+	err := distinct(configs, func(s chat.MCPServer) string { return s.ID }, func(s chat.MCPServer) string { return s.Name })
+	if err != nil {
+		return err
+	}
+	select {
+	case m.applying <- struct{}{}:
+	default: // only who has to wait may give up
+		select {
+		case m.applying <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer func() { <-m.applying }()
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		return &chat.Error{Kind: chat.ErrUnavailable, Detail: "The server is shutting down."}
+		return chat.Unavailable("The server is shutting down.")
 	}
 	old := map[string]*Client{}
 	for _, c := range m.clients {
@@ -107,8 +115,7 @@ func (m *Manager) Servers() []Server {
 }
 
 // State says how a server is doing, and what it offers: nothing while it is not
-// connected. It waits for nothing. One that the settings do not have is as one
-// that is switched off.
+// connected. It waits for nothing. The phase of one that there is not is "".
 func (m *Manager) State(serverID string) (chat.ServerState, []chat.Tool) {
 	c, err := m.client(serverID)
 	if err != nil {
@@ -170,8 +177,8 @@ func (m *Manager) Test(ctx context.Context, config chat.MCPServer) (chat.ServerS
 // Close ends all connections and their processes, and returns when they are
 // gone. Nothing can be applied afterwards.
 func (m *Manager) Close() {
-	m.applying.Lock()
-	defer m.applying.Unlock()
+	m.applying <- struct{}{}
+	defer func() { <-m.applying }()
 	m.mu.Lock()
 	m.closed = true
 	clients := map[string]*Client{}

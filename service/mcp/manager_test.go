@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -94,7 +95,7 @@ func TestApplyChangesOnlyWhatChanged(t *testing.T) {
 		if diff := cmp.Diff([]string{"c__ping", "b__ping", "first__ping"}, toolNames(tools)); diff != "" {
 			t.Errorf("tools (-want +got):\n%s", diff)
 		}
-		if !tools[2].Policy.AutoApprove || tools[1].Policy.AutoApprove {
+		if len(tools) != 3 || !tools[2].Policy.AutoApprove || tools[1].Policy.AutoApprove {
 			t.Errorf("policies: %+v and %+v", tools[2].Policy, tools[1].Policy)
 		}
 		if diff := cmp.Diff(map[string]int{"a": 1, "b": 1, "c": 1}, f.dials()); diff != "" {
@@ -126,7 +127,7 @@ func TestAnotherIdentityIsAnotherConnection(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"a": 2}, f.dials()); diff != "" {
 			t.Errorf("connections (-want +got):\n%s", diff)
 		}
-		if _, tools := m.State("id-a"); tools[0].Identity != "2" || !tools[0].Policy.AlwaysAsk {
+		if _, tools := m.State("id-a"); len(tools) != 1 || tools[0].Identity != "2" || !tools[0].Policy.AlwaysAsk {
 			t.Errorf("got %+v", tools)
 		}
 	})
@@ -192,7 +193,7 @@ func TestManagerFindsServersByID(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"a": 2}, f.dials()); diff != "" {
 			t.Errorf("connections (-want +got):\n%s", diff)
 		}
-		if s, tools := m.State("id-b"); s.Phase != chat.ServerDisabled || tools != nil {
+		if s, tools := m.State("id-b"); s.Phase != "" || tools != nil {
 			t.Errorf("an unknown server is %+v with %v", s, tools)
 		}
 		if err := m.Restart("id-b"); !errors.Is(err, chat.ErrNotFound) {
@@ -284,21 +285,55 @@ func TestManagerUnderConcurrentUse(t *testing.T) {
 	}
 }
 
-func TestSetKeepsTheOldListOnConflict(t *testing.T) {
-	c := newCatalogue(t, newScripted("a", "x"))
-	if err := c.Set(newScripted("b", "x"), newScripted("b", "x")); !errors.Is(err, chat.ErrConflict) {
-		t.Fatalf("two of one id gave %v", err)
-	}
-	if _, _, err := c.find(t.Context(), "id-a", "x"); err != nil {
-		t.Error("the list that was refused replaced the old one")
-	}
-	if err := c.Set(newScripted("b", "x")); err != nil {
-		t.Fatal(err)
-	}
-	if c.Has("id-a") || !c.Has("id-b") {
-		t.Errorf("after the change it has a: %v, b: %v", c.Has("id-a"), c.Has("id-b"))
-	}
-	if _, _, err := c.find(t.Context(), "id-a", "x"); err == nil {
-		t.Error("a server that was taken out is still there")
-	}
+func TestAServerThatIsBeingChangedIsNotSwitchedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "a", "b")
+		told := &states{}
+		m := f.manager(t, ClientOptions{OnState: told.add})
+		dial, closing := m.options.dial, make(chan struct{})
+		m.options.dial = func(s chat.MCPServer, stderr *ring) (*wire, error) {
+			w, err := dial(s, stderr)
+			if err == nil {
+				end := w.close
+				w.close = func(closed <-chan struct{}) { <-closing; end(closed) }
+			}
+			return w, err
+		}
+		a, off := server("a"), server("b")
+		off.Disabled = true
+		apply(t, m, a, off)
+		before := told.phases()
+		a.Env = map[string]string{"A": "1"}
+		applied := make(chan error, 1)
+		go func() { applied <- m.Apply(t.Context(), []chat.MCPServer{a}) }()
+		synctest.Wait()
+		want := chat.ServerState{Phase: chat.ServerFailed, Error: "it is being changed"}
+		s, tools := m.State("id-a")
+		if diff := cmp.Diff(want, s, cmpopts.IgnoreFields(chat.ServerState{}, "Since")); diff != "" || tools != nil {
+			t.Errorf("while it is changed (-want +got):\n%s%v", diff, tools)
+		}
+		if s, _ := m.State("id-b"); s.Phase != chat.ServerDisabled {
+			t.Errorf("the one that is switched off is %+v", s)
+		}
+		_, err := m.all()[0].Tools(t.Context())
+		if !errors.Is(err, chat.ErrUnavailable) || err.Error() != "The tool server a is not connected: it is being changed." {
+			t.Errorf("its tools gave %v", err)
+		}
+		if diff := cmp.Diff(before, told.phases()); diff != "" {
+			t.Errorf("the end of the old connection was told (-before +after):\n%s", diff)
+		}
+		impatient, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := m.Apply(impatient, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("a change that was not waited for gave %v", err)
+		}
+		close(closing)
+		if err := <-applied; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if s, tools := m.State("id-a"); s.Phase != chat.ServerReady || len(tools) != 1 {
+			t.Errorf("after the change it is %+v", s)
+		}
+	})
 }

@@ -1,11 +1,10 @@
 package mcp
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"time"
 
@@ -43,6 +42,7 @@ func startProcess(s chat.MCPServer, getenv func(string) string, stderr *ring) (*
 	cmd.Dir = s.Dir
 	cmd.Env = environment(s.Env, getenv)
 	ownGroup(cmd)
+	endWithUs(cmd)
 	p := &process{cmd: cmd, stderr: stderr, ended: make(chan struct{})}
 
 	// Pipes of our own rather than those of exec: Wait must return when the
@@ -50,7 +50,7 @@ func startProcess(s chat.MCPServer, getenv func(string) string, stderr *ring) (*
 	var ours, theirs []*os.File
 	closeAll := func(files []*os.File) {
 		for _, f := range files {
-			f.Close() //nolint:errcheck // nothing was written, or it is the other side's end
+			f.Close() // nothing was written, or it is the other side's end
 		}
 	}
 	for range 3 {
@@ -66,39 +66,60 @@ func startProcess(s chat.MCPServer, getenv func(string) string, stderr *ring) (*
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	p.stdin, p.stdout = ours[0], ours[1]
-	err := cmd.Start()
+	started := make(chan error)
+	go p.run(ours[2], started)
+	err := <-started
 	closeAll(theirs)
 	if err != nil {
 		closeAll(ours)
 		return nil, fmt.Errorf("start the process: %w", err)
 	}
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		stderr.read(ours[2])
-	}()
-	go p.wait(ours[2], drained)
 	return p, nil
 }
 
-// wait reaps the process, ends what it left behind and closes the pipes.
-func (p *process) wait(stderr *os.File, drained <-chan struct{}) {
+// run starts the process, reaps it, ends what it left behind and closes the
+// pipes.
+func (p *process) run(stderr *os.File, started chan<- error) {
+	// To the kernel the parent is the thread that starts the process, and its end
+	// is that of the process. Nothing else may run on it, and end it, meanwhile;
+	// the wait takes a thread in any case.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
 	defer close(p.ended)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		p.stderr.read(stderr)
+	}()
 	p.err = p.cmd.Wait()
 	killGroup(p.cmd.Process.Pid)
 	deadline := time.Now().Add(drainTime)
 	p.stdout.SetReadDeadline(deadline) //nolint:errcheck // closed already: nothing is read from it
-	stderr.SetReadDeadline(deadline)   //nolint:errcheck // a pipe of ours takes deadlines
+	stderr.SetReadDeadline(deadline)   // a pipe of ours takes deadlines
 	<-drained
-	stderr.Close()  //nolint:errcheck // read to its end
-	p.stdin.Close() //nolint:errcheck // nobody reads it
+	stderr.Close()  // read to its end
+	p.stdin.Close() // nobody reads it
 }
 
 // close ends the process and its group: first by the end of its input, then
-// with a signal, then by force. It returns when they are gone.
+// with a signal, then by force. It returns when they are gone. What the process
+// started, and what those started, is ended by force in the end, also if it
+// left the group; it is found as long as all on the way to it run.
 func (p *process) close() {
 	p.stop.Do(func() {
-		p.stdin.Close() //nolint:errcheck // the session may have closed it
+		left := descendants(p.cmd.Process.Pid)
+		defer func() {
+			for _, child := range left {
+				child.Kill()    //nolint:errcheck // most have ended with the process
+				child.Release() //nolint:errcheck // it is not waited for: it is no child of ours
+			}
+		}()
+		p.stdin.Close() // the session may have closed it
 		for _, end := range []func(int){terminateGroup, killGroup} {
 			patience := time.NewTimer(stopStep)
 			select {
@@ -106,12 +127,13 @@ func (p *process) close() {
 				patience.Stop()
 				return
 			case <-patience.C:
+				left = append(left, descendants(p.cmd.Process.Pid)...)
 				end(p.cmd.Process.Pid)
 			}
 		}
 	})
 	<-p.ended
-	p.stdout.Close() //nolint:errcheck // the session may have closed it
+	p.stdout.Close() // the session may have closed it
 }
 
 func environment(configured map[string]string, getenv func(string) string) []string {
@@ -128,83 +150,4 @@ func environment(configured map[string]string, getenv func(string) string) []str
 		env = append(env, name+"="+value)
 	}
 	return env
-}
-
-// messages is the standard output of a tool server. Lines that cannot be a
-// message (banners, warnings) go to the kept lines instead: one of them would
-// end the session.
-type messages struct {
-	from  io.ReadCloser
-	stray *ring
-	buf   []byte // read and not yet given on
-	line  lineKind
-	kept  []byte // of a stray line
-}
-
-type lineKind int
-
-const (
-	lineStart lineKind = iota
-	lineMessage
-	lineStray
-)
-
-func (m *messages) Close() error { return m.from.Close() }
-
-func (m *messages) Read(p []byte) (int, error) {
-	for {
-		n := m.filter(p)
-		if n > 0 {
-			return n, nil
-		}
-		chunk := make([]byte, 32<<10)
-		got, err := m.from.Read(chunk)
-		m.buf = chunk[:got]
-		if got == 0 && err != nil {
-			if errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
-				err = io.EOF
-			}
-			return 0, err
-		}
-	}
-}
-
-// filter moves what belongs to messages from the buffer to p.
-func (m *messages) filter(p []byte) int {
-	n := 0
-	for len(m.buf) > 0 && n < len(p) {
-		c := m.buf[0]
-		switch {
-		case m.line == lineStart && c == '{':
-			m.line = lineMessage
-		case m.line == lineStart && c != ' ' && c != '\t' && c != '\r' && c != '\n':
-			m.line = lineStray
-		}
-		if m.line == lineMessage {
-			end := len(m.buf)
-			for i, b := range m.buf {
-				if b == '\n' {
-					end, m.line = i+1, lineStart
-					break
-				}
-			}
-			moved := copy(p[n:], m.buf[:end])
-			if moved < end {
-				m.line = lineMessage
-			}
-			n, m.buf = n+moved, m.buf[moved:]
-			continue
-		}
-		m.buf = m.buf[1:]
-		if m.line == lineStray && c != '\n' && len(m.kept) < maxRawLine {
-			m.kept = append(m.kept, c)
-		}
-		if c == '\n' {
-			if m.line == lineStray {
-				m.stray.add(string(m.kept))
-			}
-			m.line, m.kept = lineStart, nil
-		}
-	}
-	return n
 }

@@ -3,26 +3,19 @@
 package mcp
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/assent-chat/assent/service/chat"
 )
-
-func shell(script string) chat.MCPServer {
-	return chat.MCPServer{ID: "id-sh", Name: "sh", Transport: chat.TransportStdio, Command: "sh", Args: []string{"-c", script}}
-}
 
 func startShell(t *testing.T, script string) (*process, *ring) {
 	t.Helper()
@@ -39,7 +32,9 @@ func startShell(t *testing.T, script string) (*process, *ring) {
 // then takes its moment.
 func ends(t *testing.T, pid string) bool {
 	t.Helper()
-	for hang := time.Now().Add(time.Minute); time.Now().Before(hang); runtime.Gosched() {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for hang := time.Now().Add(time.Minute); time.Now().Before(hang); <-look.C {
 		if !alive(t, pid) {
 			return true
 		}
@@ -68,6 +63,8 @@ func TestProcessTakesItsChildrenAlong(t *testing.T) {
 		{"it must be told", `sleep 600 & echo $!; exec sleep 600`},
 		{"it listens to nothing", `trap "" TERM; sleep 600 & echo $!; while :; do sleep 600; done`},
 		{"it is gone already", `sleep 600 & echo $!`},
+		{"they left the group", `setsid sleep 600 & echo $!; cat >/dev/null`},
+		{"they left the group and listen to nothing", `trap "" TERM; setsid sh -c 'while :; do sleep 600; done' & echo $!; while :; do sleep 600; done`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -91,10 +88,10 @@ func TestProcessTakesItsChildrenAlong(t *testing.T) {
 }
 
 func TestOutputOfAnEndedProcessIsReadToItsEnd(t *testing.T) {
-	p, stderr := startShell(t, `echo '{"a":1}'; echo done >&2; exit 3`)
+	p, stderr := startShell(t, `echo '{"jsonrpc":"2.0","method":"notifications/progress"}'; echo done >&2; exit 3`)
 	<-p.ended
-	out, err := io.ReadAll(&messages{from: p.stdout, stray: stderr})
-	if err != nil || string(out) != "{\"a\":1}\n" {
+	out, err := readAll(t, newLines(p.stdout, p.stdin, stderr))
+	if want := `{"jsonrpc":"2.0","method":"notifications/progress"}`; !errors.Is(err, io.EOF) || len(out) != 1 || out[0] != want {
 		t.Errorf("output %q, %v", out, err)
 	}
 	if diff := cmp.Diff([]string{"done"}, stderr.last()); diff != "" {
@@ -155,88 +152,5 @@ func TestClientSaysWhyAProcessEnded(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"no database at •••"}, state.Stderr); diff != "" {
 		t.Errorf("standard error (-want +got):\n%s", diff)
-	}
-}
-
-func TestOnlyMessagesReachTheSession(t *testing.T) {
-	const in = "Starting…\n{\"a\":1}\r\n\n  [info] hello\n {\"b\":\"x\\n{\"}\nno newline"
-	const want = "{\"a\":1}\r\n{\"b\":\"x\\n{\"}\n"
-	readers := map[string]func(io.Reader) io.Reader{
-		"at once": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "by halves": iotest.HalfReader, "with its end": iotest.DataErrReader,
-	}
-	for name, reader := range readers {
-		t.Run(name, func(t *testing.T) {
-			stray := &ring{}
-			got, err := io.ReadAll(iotest.OneByteReader(&messages{from: io.NopCloser(reader(strings.NewReader(in))), stray: stray}))
-			if err != nil || string(got) != want {
-				t.Errorf("got %q, %v, want %q", got, err, want)
-			}
-			got, err = io.ReadAll(&messages{from: io.NopCloser(reader(strings.NewReader(in))), stray: &ring{}})
-			if err != nil || string(got) != want {
-				t.Errorf("in large pieces: %q, %v", got, err)
-			}
-			if diff := cmp.Diff([]string{"Starting…", "[info] hello"}, stray.last()); diff != "" {
-				t.Errorf("stray lines (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestRingKeepsTheLastLines(t *testing.T) {
-	var many bytes.Buffer
-	for i := range 100 {
-		many.WriteString("line " + strconv.Itoa(i) + "\n\n")
-	}
-	g := &ring{}
-	g.read(&many)
-	if last := g.last(); len(last) != maxStderrLines || last[0] != "line 80" || last[19] != "line 99" {
-		t.Errorf("kept %q", last)
-	}
-	g = &ring{secrets: newSecrets(chat.MCPServer{Env: map[string]string{"A": "s3cret-value"}})}
-	g.read(strings.NewReader(strings.Repeat("x", 100<<10) + "s3cret-value\n" + strings.Repeat("s3cret-value ", 1000) + "\nNUL \x00 and \xff\n"))
-	last := g.last()
-	if len(last) != 3 || last[2] != "NUL \uFFFD and \uFFFD" {
-		t.Errorf("kept %d lines, the last of them %q", len(last), last[len(last)-1])
-	}
-	for _, line := range last {
-		if strings.Contains(line, "s3cret") || len(line) > maxStderrLine {
-			t.Errorf("a line of %d bytes: %.100q", len(line), line)
-		}
-	}
-	g = &ring{}
-	g.read(strings.NewReader(strings.Repeat(strings.Repeat("y", 1000)+"\n", 20)))
-	if n := len(strings.Join(g.last(), "")); n > maxStderrBytes || n < maxStderrBytes-1000 {
-		t.Errorf("%d bytes are kept", n)
-	}
-	var none *ring
-	if none.last() != nil {
-		t.Error("no ring has lines")
-	}
-}
-
-func TestSecrets(t *testing.T) {
-	s := newSecrets(chat.MCPServer{
-		URL:     "https://user:pass%20word@example.org/mcp/0123456789abcdef?key=k3y/value&n=1",
-		Headers: map[string]string{"Authorization": "Bearer t0ken", "X-Key": "Zm9v=="},
-		Env:     map[string]string{"LONG": "abcd-efgh", "SHORT": "abcd", "FLAG": "on", "PEM": "-----BEGIN-----\nMIIabc\n-----END-----\n"},
-	})
-	tests := []struct{ in, want string }{
-		{"Bearer t0ken", "•••"},
-		{"the token t0ken is old", "the token ••• is old"},
-		{`Post "https://example.org/mcp/0123456789abcdef": EOF`, `Post "https://example.org/mcp/•••": EOF`},
-		{`Post "https://user:***@example.org/mcp?key=k3y/value&n=1": EOF`, `Post "https://user:***@example.org/mcp?•••": EOF`},
-		{"key k3y%2Fvalue", "key •••"},
-		{"pass word", "•••"},
-		{"abcd-efgh and abcd", "••• and •••"},
-		{"it is on", "it is on"},
-		{"PEM line MIIabc", "PEM line •••"},
-	}
-	for _, tt := range tests {
-		if got := s.hide(tt.in); got != tt.want {
-			t.Errorf("%q became %q, want %q", tt.in, got, tt.want)
-		}
-	}
-	if got := (secrets{}).hide("as it is"); got != "as it is" {
-		t.Errorf("without secrets: %q", got)
 	}
 }

@@ -19,6 +19,8 @@ const (
 	maxText   = 256 << 10 // of one text
 	maxMedia  = 4 << 20   // of one image, sound or file, as it is before base64
 	maxBlocks = 1000
+	// maxTwins is how many texts are compared with the structured content.
+	maxTwins = 10
 	// noteRoom is kept free for the note that says what was left out.
 	noteRoom = 1 << 10
 )
@@ -31,9 +33,9 @@ type toolOutput struct {
 
 // result turns a server's answer into ours: bounded, and what was left out is
 // said in it.
-func result(r *sdk.CallToolResult) (chat.Result, error) {
+func result(r *sdk.CallToolResult, hidden secrets) (chat.Result, error) {
 	if r.IsError {
-		return chat.Result{Outcome: chat.OutcomeFailed, ErrorText: failureText(r)}, nil
+		return chat.Result{Outcome: chat.OutcomeFailed, ErrorText: hidden.text(failureText(r), maxErrorText)}, nil
 	}
 	out := toolOutput{Content: []json.RawMessage{}}
 	room := maxOutput - noteRoom
@@ -84,11 +86,14 @@ func result(r *sdk.CallToolResult) (chat.Result, error) {
 // and with it every large number rounded; a server is to send the same value
 // as text too, and that one has its digits.
 func structured(r *sdk.CallToolResult) (json.RawMessage, error) {
+	tried := 0
 	for _, c := range r.Content {
 		text, ok := c.(*sdk.TextContent)
-		if !ok {
+		// What is in a text was not counted when the message came.
+		if !ok || tried == maxTwins || len(text.Text) > maxOutput || tokens([]byte(text.Text)) > maxTokens {
 			continue
 		}
+		tried++
 		var value any
 		if json.Unmarshal([]byte(text.Text), &value) == nil && reflect.DeepEqual(value, r.StructuredContent) {
 			var b bytes.Buffer
@@ -168,5 +173,5 @@ func failureText(r *sdk.CallToolResult) string {
 	if len(texts) == 0 {
 		return "The tool failed and gave no reason."
 	}
-	return errorText(strings.Join(texts, "\n"))
+	return strings.Join(texts, "\n")
 }

@@ -22,7 +22,7 @@ func blocks(t *testing.T, r *sdk.CallToolResult) (out struct {
 	StructuredContent json.RawMessage
 }, size int) {
 	t.Helper()
-	got, err := result(r)
+	got, err := result(r, secrets{})
 	if err != nil || got.Outcome != chat.OutcomeOK {
 		t.Fatalf("result %+v, %v", got, err)
 	}
@@ -152,8 +152,30 @@ func TestStructuredContentKeepsItsDigits(t *testing.T) {
 func TestFailureTextIsBounded(t *testing.T) {
 	got, err := result(&sdk.CallToolResult{IsError: true, Content: []sdk.Content{
 		&sdk.ImageContent{}, &sdk.TextContent{Text: "first\x00"}, &sdk.TextContent{Text: " "}, &sdk.TextContent{Text: strings.Repeat("x", 1<<20)},
-	}})
+	}}, secrets{})
 	if err != nil || got.Outcome != chat.OutcomeFailed || !strings.HasPrefix(got.ErrorText, "first\uFFFD\nxx") || len(got.ErrorText) > 16<<10 {
 		t.Errorf("outcome %s, %d bytes, %.20q, %v", got.Outcome, len(got.ErrorText), got.ErrorText, err)
+	}
+}
+
+// What is in a text was not counted when the message came.
+func TestTextsAreNotDecodedWithoutBounds(t *testing.T) {
+	bomb := "[" + strings.Repeat("{},", maxTokens) + "1.0]"
+	var same any
+	if err := json.Unmarshal([]byte(bomb), &same); err != nil {
+		t.Fatal(err)
+	}
+	// Were it decoded, its digits would be taken.
+	out, _ := blocks(t, &sdk.CallToolResult{StructuredContent: same, Content: []sdk.Content{&sdk.TextContent{Text: bomb}}})
+	if got := string(out.StructuredContent); !strings.HasSuffix(got, "{},1]") {
+		t.Errorf("structured content of %d bytes that ends in %q", len(got), got[max(0, len(got)-20):])
+	}
+	texts := []sdk.Content{}
+	for range maxTwins {
+		texts = append(texts, &sdk.TextContent{Text: "1"})
+	}
+	out, _ = blocks(t, &sdk.CallToolResult{StructuredContent: 2.5, Content: append(texts, &sdk.TextContent{Text: "2.50"})})
+	if string(out.StructuredContent) != "2.5" {
+		t.Errorf("after %d texts one more was compared: %s", maxTwins, out.StructuredContent)
 	}
 }

@@ -24,7 +24,9 @@ const (
 	schemaURL         = "urn:assent:input-schema"
 	noSchema          = `{"type":"object"}`
 	maxSchemaBytes    = 1 << 20
+	maxSchemaTokens   = 50_000
 	maxExponentDigits = 4
+	maxDigits         = 10_000
 )
 
 // schemas keeps compiled schemas by the digest of their text. The zero value
@@ -35,18 +37,24 @@ type schemas struct {
 }
 
 type compiledSchema struct {
-	schema *jsonschema.Schema
+	schema *schema
 	err    error
+}
+
+// schema is a compiled JSON Schema that can be checked in a bounded time.
+type schema struct {
+	*jsonschema.Schema
+	costs costs
 }
 
 // validate holds input against a JSON Schema. A violation is a
 // *chat.InputError; a schema that cannot be used is an error of kind
 // chat.ErrInvalid, because an input that cannot be checked must not run.
-func (s *schemas) validate(schema, input json.RawMessage) error {
-	if len(bytes.TrimSpace(schema)) == 0 {
-		schema = json.RawMessage(noSchema)
+func (s *schemas) validate(text, input json.RawMessage) error {
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = json.RawMessage(noSchema)
 	}
-	compiled, err := s.get(schema)
+	compiled, err := s.get(text)
 	if err != nil {
 		return err
 	}
@@ -58,7 +66,10 @@ func (s *schemas) validate(schema, input json.RawMessage) error {
 		return &chat.InputError{Problems: []chat.InputProblem{{Message: "must be one JSON object"}}}
 	}
 	if at, ok := hugeNumber(value, ""); ok {
-		return &chat.InputError{Problems: []chat.InputProblem{{Pointer: at, Message: "the exponent of the number is too large"}}}
+		return &chat.InputError{Problems: []chat.InputProblem{{Pointer: at, Message: "the number has too many digits"}}}
+	}
+	if err := compiled.costs.afford(compiled.Schema, value); err != nil {
+		return chat.Invalid("The input cannot be checked: %s", chat.Sentence(err))
 	}
 	err = compiled.Validate(value)
 	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
@@ -68,13 +79,13 @@ func (s *schemas) validate(schema, input json.RawMessage) error {
 		return &chat.InputError{Problems: problems(invalid)}
 	}
 	if err != nil {
-		return chat.Invalid("The input cannot be checked: %v.", err)
+		return chat.Invalid("The input cannot be checked: %s", chat.Sentence(err))
 	}
 	return nil
 }
 
-func (s *schemas) get(schema json.RawMessage) (*jsonschema.Schema, error) {
-	key := chat.Digest(schema)
+func (s *schemas) get(text json.RawMessage) (*schema, error) {
+	key := chat.Digest(text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c, ok := s.compiled[key]; ok {
@@ -84,41 +95,51 @@ func (s *schemas) get(schema json.RawMessage) (*jsonschema.Schema, error) {
 		// Servers choose their schemas: a full cache starts anew rather than grow.
 		s.compiled = map[string]compiledSchema{}
 	}
-	compiled, err := compile(schema)
+	compiled, err := compile(text)
 	if err != nil {
-		err = chat.Invalid("The tool's schema cannot be used, so its input cannot be checked: %v.", err)
+		err = chat.Invalid("The tool's schema cannot be used, so its input cannot be checked: %s", chat.Sentence(err))
 	}
 	s.compiled[key] = compiledSchema{compiled, err}
 	return compiled, err
 }
 
-func compile(schema json.RawMessage) (compiled *jsonschema.Schema, err error) {
+// compile makes a schema of its text. An error that is errCostly says that it
+// would take too long to hold anything against it.
+func compile(text json.RawMessage) (compiled *schema, err error) {
 	// The schema was written by a server that nobody vouches for.
 	defer func() {
 		if p := recover(); p != nil {
 			compiled, err = nil, fmt.Errorf("compile the schema: %v", p)
 		}
 	}()
-	if len(schema) > maxSchemaBytes {
-		return nil, fmt.Errorf("it is larger than %d bytes", maxSchemaBytes)
+	if len(text) > maxSchemaBytes {
+		return nil, fmt.Errorf("%w: it is larger than %s", errCostly, size(maxSchemaBytes))
 	}
-	doc, err := decodeExact(schema)
+	if n := tokens(text); n > maxSchemaTokens {
+		return nil, fmt.Errorf("%w: it holds %d values, more than %d", errCostly, n, maxSchemaTokens)
+	}
+	doc, err := decodeExact(text)
 	if err != nil {
 		return nil, fmt.Errorf("decode the schema: %w", err)
 	}
 	if at, ok := hugeNumber(doc, ""); ok {
-		return nil, fmt.Errorf("the exponent of the number at %s is too large", at)
+		return nil, fmt.Errorf("the number at %s has too many digits", at)
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
+	c.UseRegexpEngine(compilePattern)
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, fmt.Errorf("read the schema: %w", err)
 	}
-	compiled, err = c.Compile(schemaURL)
+	root, err := c.Compile(schemaURL)
 	if err != nil {
 		return nil, fmt.Errorf("compile the schema: %w", err)
 	}
-	return compiled, nil
+	costs, err := newCosts(root)
+	if err != nil {
+		return nil, err
+	}
+	return &schema{root, costs}, nil
 }
 
 // noLoader refuses every document that is not part of the schema itself: a
@@ -134,13 +155,16 @@ func decodeExact(raw []byte) (any, error) {
 	return jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 }
 
-// hugeNumber finds a number whose exact value would take more than some
-// thousands of digits: the validator computes with exact values, and a few
-// bytes of exponent would keep it busy for minutes.
+// hugeNumber finds a number whose exact value takes more than some thousands of
+// digits: the validator computes with exact values, and a few bytes of exponent
+// would keep it busy for minutes.
 func hugeNumber(value any, at string) (string, bool) {
 	switch v := value.(type) {
 	case json.Number:
-		_, exponent, ok := strings.Cut(strings.ToLower(v.String()), "e")
+		digits, exponent, ok := strings.Cut(strings.ToLower(v.String()), "e")
+		if len(digits) > maxDigits {
+			return at, true
+		}
 		if ok && len(strings.TrimLeft(exponent, "+-0")) > maxExponentDigits {
 			return at, true
 		}
@@ -203,13 +227,4 @@ func pointer(location []string) string {
 		b.WriteString(pointerToken.Replace(token))
 	}
 	return b.String()
-}
-
-// shorten cuts s to at most limit bytes, visibly and between characters.
-func shorten(s string, limit int) string {
-	const mark = "…"
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit-len(mark)], "") + mark
 }

@@ -16,21 +16,25 @@ import (
 	"github.com/assent-chat/assent/service/chat"
 )
 
-const (
-	maxTools       = 1000
-	maxDescription = 16 << 10
-)
+// wedgedAfter is how long a call that was stopped may go on being written: the
+// SDK cannot stop that, and whoever calls next would wait behind it.
+const wedgedAfter = 5 * time.Second
 
 var errSessionOver = errors.New("the connection to the tool server is gone")
 
 // session is one life of a connection: from the handshake until it is lost or
 // closed. It is never used again after that.
 type session struct {
-	sdk   *sdk.ClientSession
-	info  sdk.InitializeResult
-	tools []remoteTool // replaced, under the client's lock, never changed
+	sdk     *sdk.ClientSession
+	wire    *wire
+	secrets secrets
+	info    sdk.InitializeResult
+	tools   []remoteTool // replaced, under the client's lock, never changed
 	// wedged is called when the server takes no messages any more.
 	wedged func()
+	// listChanged says that the server has other tools now.
+	listChanged chan struct{}
+	gone        chan error // gets the reason when the SDK gives the session up
 
 	mu    sync.Mutex
 	over  bool
@@ -40,18 +44,13 @@ type session struct {
 
 // liveCall is a call that the server has not answered yet.
 type liveCall struct {
-	number int // the higher the newer
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	report *reporter
-	ask    Ask
-	turn   chan struct{} // held by the question that is asked
-}
-
-// remoteTool is a tool as its server describes it.
-type remoteTool struct {
-	name, title, description string
-	schema, annotations      json.RawMessage
+	number  int // the higher the newer
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	report  *reporter
+	ask     Ask
+	turn    chan struct{} // held by the question that is asked
+	secrets secrets
 }
 
 // begin registers a call, and reports false if the session is over.
@@ -63,7 +62,9 @@ func (s *session) begin(ctx context.Context, cancel context.CancelCauseFunc, pro
 	}
 	s.next++
 	token = "call-" + strconv.Itoa(s.next)
-	call = &liveCall{number: s.next, ctx: ctx, cancel: cancel, report: &reporter{to: progress}, ask: ask, turn: make(chan struct{}, 1)}
+	call = &liveCall{
+		number: s.next, ctx: ctx, cancel: cancel, report: &reporter{to: progress}, ask: ask, turn: make(chan struct{}, 1), secrets: s.secrets,
+	}
 	if s.calls == nil {
 		s.calls = map[string]*liveCall{}
 	}
@@ -87,20 +88,8 @@ func (s *session) progress(p *sdk.ProgressNotificationParams) {
 	call := s.calls[token]
 	s.mu.Unlock()
 	if call != nil {
-		call.report.report(progressText(p))
+		call.report.report(progressText(p, s.secrets))
 	}
-}
-
-func progressText(p *sdk.ProgressNotificationParams) string {
-	const limit = 500
-	done := strconv.FormatFloat(p.Progress, 'f', -1, 64)
-	if p.Total > 0 {
-		done += "/" + strconv.FormatFloat(p.Total, 'f', -1, 64)
-	}
-	if p.Message != "" {
-		return shorten(errorText(p.Message), limit)
-	}
-	return done
 }
 
 // finish ends the calls that wait for an answer: none will come.
@@ -120,32 +109,43 @@ func (s *session) call(ctx context.Context, server, tool string, input json.RawM
 	defer cancel(nil)
 	live, token, end, ok := s.begin(ctx, cancel, progress, ask)
 	if !ok {
-		return chat.Result{}, notConnected(server, errSessionOver.Error())
+		return chat.Result{}, notConnected(server, errSessionOver)
 	}
 	defer end()
 	trace := &callTrace{cancel: cancel}
+	defer trace.over()
 	params := &sdk.CallToolParams{Name: tool, Arguments: input}
 	params.SetProgressToken(token)
 	answer, err := s.converse(ctx, trace, live, params)
 	if err == nil {
-		return result(answer)
+		return result(answer, s.secrets)
 	}
 	cause := context.Cause(ctx)
+	neverBegan, answered, why := trace.end()
 	question, asked := errors.AsType[unaskable](err)
-	switch refusal, refused := errors.AsType[*jsonrpc.Error](err); {
-	case trace.neverBegan() && cause == nil:
-		return chat.Result{}, notConnected(server, err.Error())
-	case trace.neverBegan():
-		return chat.Result{}, notConnected(server, cause.Error())
+	refusal, refused := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case neverBegan && cause == nil:
+		return chat.Result{}, notConnected(server, s.reason(err))
+	case neverBegan:
+		return chat.Result{}, notConnected(server, s.reason(cause))
 	case cause != nil && (errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded)):
 		return unknown("The call was stopped while it ran"), nil
 	case cause == nil && asked:
-		return chat.Result{Outcome: chat.OutcomeFailed, ErrorText: errorText(fmt.Sprintf("The tool asked for something that it did not get, and did not go on: %s.", question.why))}, nil
-	case cause == nil && refused && isAnswer(refusal.Code):
-		return chat.Result{Outcome: chat.OutcomeFailed, ErrorText: errorText(fmt.Sprintf("The tool server refused the call: %s (error %d).", strings.TrimSuffix(refusal.Message, "."), refusal.Code))}, nil
+		return s.failed("The tool asked for something that it did not get, and did not go on: %s.", question.why), nil
+	case cause == nil && refused && answered && isFinal(refusal.Code):
+		return s.failed("The tool server refused the call: %s (error %d).", strings.TrimSuffix(refusal.Message, "."), refusal.Code), nil
+	case cause == nil && why != "":
+		return unknown("The call got no result (" + s.secrets.text(why, maxReason) + ")"), nil
+	case cause == nil && answered && !refused && !errors.Is(err, sdk.ErrConnectionClosed):
+		return unknown("The tool server's answer cannot be read"), nil
 	default:
 		return unknown("The connection to the tool server was lost while the tool ran"), nil
 	}
+}
+
+func (s *session) failed(format string, a ...any) chat.Result {
+	return chat.Result{Outcome: chat.OutcomeFailed, ErrorText: s.secrets.text(fmt.Sprintf(format, a...), maxErrorText)}
 }
 
 // converse sends a call, and sends it again with the answers to what the
@@ -182,72 +182,27 @@ func (s *session) send(ctx context.Context, params *sdk.CallToolParams) (*sdk.Ca
 	return s.sdk.CallTool(ctx, params)
 }
 
-// isAnswer reports whether a JSON-RPC error code is a server's own word on a
-// call. The codes that implementations reserve for themselves also stand for
-// a lost connection or a timeout on the way.
-func isAnswer(code int64) bool { return code < -32099 || code > -32000 }
+// isFinal reports whether the code of a server's answer is its last word on a
+// call. The codes that implementations reserve for themselves are also those
+// of what stands between: for a connection of its own that it lost, or a call
+// that it waits for no longer.
+func isFinal(code int64) bool { return code < -32099 || code > -32000 }
 
-func notConnected(server, why string) error {
-	return &chat.Error{Kind: chat.ErrUnavailable, Detail: fmt.Sprintf("the tool server %s is not connected: %s", server, why)}
+func notConnected(server string, why error) error {
+	return chat.Unavailable("The tool server %s is not connected: %s", server, chat.Sentence(why))
 }
 
-// list asks for all tools of the server.
-func list(ctx context.Context, s *sdk.ClientSession) ([]remoteTool, error) {
-	var tools []remoteTool
-	seen := map[string]bool{}
-	if caps := s.InitializeResult().Capabilities; caps != nil && caps.Tools == nil {
-		return nil, nil
-	}
-	for t, err := range s.Tools(ctx, nil) {
-		if err != nil {
-			return nil, fmt.Errorf("list the tools: %w", err)
-		}
-		if t == nil || t.Name == "" || seen[t.Name] {
-			continue // two of one name cannot be told apart; the first is the one that is called
-		}
-		if len(tools) == maxTools {
-			return nil, fmt.Errorf("list the tools: there are more than %d", maxTools)
-		}
-		seen[t.Name] = true
-		tool, err := describe(t)
-		if err != nil {
-			return nil, fmt.Errorf("list the tools: %w", err)
-		}
-		tools = append(tools, tool)
-	}
-	return tools, nil
+// reason is an error as it may be shown.
+func (s *session) reason(err error) error { return errors.New(s.secrets.text(err.Error(), maxReason)) }
+
+// close gives the session up and releases everything of it.
+func (s *session) close() {
+	// The reason was found before: calls that still wait must not find another.
+	s.finish(errSessionOver)
+	closed := make(chan struct{})
+	go func() {
+		s.sdk.Close() // it is given up, whatever it says
+		close(closed)
+	}()
+	s.wire.close(closed)
 }
-
-func describe(t *sdk.Tool) (remoteTool, error) {
-	tool := remoteTool{
-		name: t.Name, title: t.Title, description: shorten(storable(t.Description), maxDescription),
-		schema: json.RawMessage(noSchema),
-	}
-	if t.InputSchema != nil {
-		raw, err := chat.Marshal(t.InputSchema)
-		if err != nil {
-			return remoteTool{}, fmt.Errorf("encode the schema of %q: %w", t.Name, err)
-		}
-		tool.schema = raw
-	}
-	if t.Annotations != nil {
-		raw, err := chat.Marshal(t.Annotations)
-		if err != nil {
-			return remoteTool{}, fmt.Errorf("encode the annotations of %q: %w", t.Name, err)
-		}
-		tool.annotations = raw
-		if tool.title == "" {
-			tool.title = t.Annotations.Title
-		}
-	}
-	tool.title = shorten(storable(tool.title), maxProblemText)
-	return tool, nil
-}
-
-// wedgedAfter is how long a call that was stopped may go on being written: the
-// SDK cannot stop that, and whoever calls next would wait behind it.
-const wedgedAfter = 5 * time.Second
-
-// debounce is how long a server that says that its tools changed may go on
-// saying so before it is asked for them.
-const debounce = 200 * time.Millisecond

@@ -31,17 +31,20 @@ func (g *ring) read(r io.Reader) {
 		if err != nil {
 			return
 		}
-		g.add(string(line))
+		g.add(string(line), more)
 		for more && err == nil { // the rest of an endless line
 			_, more, err = lines.ReadLine()
 		}
 	}
 }
 
-func (g *ring) add(line string) {
-	// Hidden before it is cut, so that no half of a secret stays.
-	line = g.secrets.hide(strings.ToValidUTF8(line, "\uFFFD"))
-	line = shorten(strings.ReplaceAll(line, "\x00", "\uFFFD"), maxStderrLine)
+// add keeps a line, or the beginning of one that was cut.
+func (g *ring) add(line string, wasCut bool) {
+	line = g.secrets.hide(storable(line))
+	if wasCut { // it may end in a part of a secret, which is not found
+		line = storable(line[:max(0, len(line)-g.secrets.longest)])
+	}
+	line = shorten(line, maxStderrLine)
 	if strings.TrimSpace(line) == "" {
 		return
 	}
@@ -55,6 +58,7 @@ func (g *ring) add(line string) {
 	}
 }
 
+// last returns the kept lines, the oldest first.
 func (g *ring) last() []string {
 	if g == nil {
 		return nil

@@ -106,7 +106,7 @@ func (w *Workspace) Call(ctx context.Context, tool string, input json.RawMessage
 			continue
 		}
 		if s := w.switches.Load(); s != nil && s.Policy(tool).Disabled {
-			return chat.Result{}, &chat.Error{Kind: chat.ErrUnavailable, Detail: fmt.Sprintf("the tool %s of the workspace is switched off", tool)}
+			return chat.Result{}, chat.Unavailable("The tool %s of the workspace is switched off.", tool)
 		}
 		out, err := t.run(ctx, input, progress)
 		if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {

@@ -36,35 +36,30 @@ func (j *Judge) Judge(ctx context.Context, topicID, principal string, tool chat.
 	if err != nil {
 		return chat.Judgement{}, fmt.Errorf("read the policy: %w", err)
 	}
-	switch {
-	case p.Switches != nil:
-		tool.Policy = p.Switches.Policy(tool.Tool)
-		tool.Policy.Disabled = tool.Policy.Disabled || p.ServerDisabled
-	case tool.Identity != "": // of a server that was configured, and has been removed
-		tool.Policy = chat.ToolPolicy{Disabled: tool.Policy.Disabled}
-	}
-	return j.judge(ctx, p, principal, tool, call), nil
+	return j.JudgeBy(p, principal, tool, call), nil
 }
 
 // JudgeAs gives the verdict that Judge would give if the tool's server had
 // these switches.
 func (j *Judge) JudgeAs(ctx context.Context, topicID, principal string, tool chat.Tool, call chat.ToolCall, as chat.Switches) (chat.Judgement, error) {
-	p, err := j.store.TopicPolicy(ctx, topicID, "")
+	p, err := j.store.TopicPolicy(ctx, topicID, tool.ServerID)
 	if err != nil {
 		return chat.Judgement{}, fmt.Errorf("read the policy: %w", err)
 	}
-	tool.Policy = as.Policy(tool.Tool)
-	return j.judge(ctx, p, principal, tool, call), nil
+	p.Switches = &as
+	return j.JudgeBy(p, principal, tool, call), nil
 }
 
-func (j *Judge) judge(ctx context.Context, p chat.TopicPolicy, principal string, tool chat.Tool, call chat.ToolCall) chat.Judgement {
+// JudgeBy gives the verdict by a policy that was read before.
+func (j *Judge) JudgeBy(p chat.TopicPolicy, principal string, tool chat.Tool, call chat.ToolCall) chat.Judgement {
+	tool.Policy = p.ToolPolicy(tool)
 	match := j.Matcher()
 	return chat.Judge(tool, call, chat.PolicyInput{
 		Modes: p.Modes, Rules: p.Rules, Topic: p.Topic, Principal: principal,
 		Match: func(r chat.Rule, f *chat.Facts) (bool, error) {
 			held, err := match(r, f)
 			if err != nil { // what went wrong may quote the input, and is not logged
-				j.log.WarnContext(ctx, "policy rule cannot be evaluated, and so it asks",
+				j.log.Warn("policy rule cannot be evaluated, and so it asks",
 					slog.String("rule_id", r.ID), slog.Int("rule_version", r.Version), slog.String("topic_id", p.Topic.ID))
 			}
 			return held, err

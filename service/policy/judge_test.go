@@ -63,7 +63,11 @@ func TestJudgeReadsTheSwitchesOfTheMoment(t *testing.T) {
 				t.Errorf("got %+v, %v, want %s", got, err, tt.want)
 			}
 			as, err := j.JudgeAs(t.Context(), "t1", "ada", tool, chat.ToolCall{}, chat.Switches{AutoApproveTools: []string{"write"}})
-			if err != nil || as.Rule != chat.ByAutoApprove {
+			want := chat.ByAutoApprove
+			if tt.server == "off" {
+				want = chat.ByDisabled
+			}
+			if err != nil || as.Rule != want {
 				t.Errorf("with other switches: got %+v, %v", as, err)
 			}
 		})

@@ -15,14 +15,23 @@ import (
 
 // Options of an engine. A zero member means its default.
 type Options struct {
-	Owner       string        // names this process among the owners of turns; made at random
-	Lease       time.Duration // how long a turn stays ours without a heartbeat; 10 s
-	Heartbeat   time.Duration // between two heartbeats; three tenths of Lease
-	Poll        time.Duration // between two looks for turns that nobody told of; 1 s
-	MaxTurns    int           // turns that run here at once; 64
-	MaxSteps    int           // model steps of a turn; 50
-	MaxParallel int           // calls of a step that run at once; 8
-	ToolTimeout time.Duration // of one run, without what it waits for answers; then its outcome is unknown; 10 min
+	Owner     string        // names this process among the owners of turns; made at random
+	Lease     time.Duration // how long a turn stays ours without a heartbeat; 10 s
+	Heartbeat time.Duration // between two heartbeats; three tenths of Lease
+	// Poll is the time between two looks for turns that nobody told of, and for
+	// the answer to an open question: it bounds how late an answer is seen that
+	// was given to another process. 1 s.
+	Poll time.Duration
+	// MaxTurns is how many turns are run here at once; 64. Those of which every
+	// running call waits for an answer are not counted, up to 16 times as many
+	// in all. Turns that were not counted go on when they are answered, also if
+	// that makes more than MaxTurns.
+	MaxTurns    int
+	MaxSteps    int // model steps of a turn; 50
+	MaxParallel int // calls of a step that run at once; 8
+	// ToolTimeout is how long one run of a tool may take, not counting the time
+	// in which it waits for an answer. Then its outcome is unknown. 10 min.
+	ToolTimeout time.Duration
 	StopGrace   time.Duration // for an owner to let go of a stopped turn; 10 s
 	// ShutdownGrace is how long a clean shutdown waits for running calls.
 	// Model streams are cut at once: their step is asked again. 10 s.
@@ -165,9 +174,7 @@ func (e *Engine) giveBack(ctx context.Context) {
 // claim takes turns until there are none, or no room.
 func (e *Engine) claim(ctx context.Context) {
 	for {
-		e.mu.Lock()
-		room := e.opt.MaxTurns - len(e.runs)
-		e.mu.Unlock()
+		room := e.room()
 		if room <= 0 {
 			return
 		}

@@ -4,282 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
-	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"github.com/assent-chat/assent/repository"
 	"github.com/assent-chat/assent/service/chat"
-	"github.com/assent-chat/assent/service/policy"
-	"github.com/assent-chat/assent/service/turn"
 )
-
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("database/sql.(*DB).connectionOpener"))
-}
-
-// model answers the n-th request, counted from 1.
-type model func(ctx context.Context, n int, p chat.Prompt, emit func(chat.StreamEvent)) error
-
-// tools runs every call of its one tool.
-type tools func(ctx context.Context, input json.RawMessage, progress func(string)) chat.Result
-
-// ask asks the person.
-type ask = func(context.Context, chat.Question) (chat.Answer, error)
-
-// bench is an engine on a real database, with a model and tools made of
-// functions.
-type bench struct {
-	t     *testing.T
-	store *faulty
-	opt   turn.Options
-	model model
-	run   tools
-	// asking, if it is set, runs the calls in place of run.
-	asking func(ctx context.Context, ask ask) chat.Result
-	policy turn.Policy
-	tool   atomic.Pointer[chat.Tool]
-	asked  atomic.Int32
-	ran    atomic.Int32
-	live   recorder
-
-	engine *turn.Engine
-	stop   func()
-}
-
-func newBench(t *testing.T) *bench {
-	t.Helper()
-	store, err := repository.Open(t.Context(), repository.Options{Path: filepath.Join(t.TempDir(), "db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	b := &bench{t: t, store: &faulty{Store: store}, opt: turn.Options{Logger: slog.New(slog.NewTextHandler(testLog{t}, nil)), Poll: 20 * time.Millisecond, Lease: time.Minute, Heartbeat: 20 * time.Millisecond}}
-	b.tool.Store(&chat.Tool{Name: "s__t", Server: "s", ServerID: "s", Tool: "t", Title: "Do it", InputSchema: json.RawMessage(`{"type":"object"}`), Policy: chat.ToolPolicy{AutoApprove: true}})
-	b.policy = policy.New(store, b.opt.Logger)
-	b.run = func(context.Context, json.RawMessage, func(string)) chat.Result {
-		return chat.Result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`"done"`)}
-	}
-	b.model = func(_ context.Context, n int, _ chat.Prompt, emit func(chat.StreamEvent)) error {
-		if n == 1 {
-			callTool(emit, "c", `{}`)
-		} else {
-			emit(chat.StreamEvent{Kind: chat.StreamText, Text: "ok"})
-		}
-		return nil
-	}
-	return b
-}
-
-// testLog writes the engine's log lines to the test's.
-type testLog struct{ t *testing.T }
-
-func (l testLog) Write(p []byte) (int, error) {
-	l.t.Logf("%s", strings.TrimSpace(string(p)))
-	return len(p), nil
-}
-
-func callTool(emit func(chat.StreamEvent), id, args string) {
-	emit(chat.StreamEvent{Kind: chat.StreamToolStart, ID: id, Name: "s__t", Index: len(id)})
-	emit(chat.StreamEvent{Kind: chat.StreamToolInput, Index: len(id), Text: args})
-}
-
-func (b *bench) Stream(ctx context.Context, p chat.Prompt, emit func(chat.StreamEvent)) (chat.Reply, error) {
-	return chat.Reply{}, b.model(ctx, int(b.asked.Add(1)), p, emit)
-}
-
-func (b *bench) Resolve(name string) (turn.Model, string, error) {
-	if name != "p/m" {
-		return nil, "", chat.Invalid("There is no model %s.", name)
-	}
-	return b, "m", nil
-}
-
-func (b *bench) Tools(context.Context, chat.Topic) ([]chat.Tool, error) {
-	if t := b.tool.Load(); t != nil {
-		return []chat.Tool{*t}, nil
-	}
-	return nil, nil
-}
-
-func (b *bench) Validate(_ chat.Tool, input json.RawMessage) error {
-	if strings.Contains(string(input), "invalid") {
-		return &chat.InputError{Problems: []chat.InputProblem{{Pointer: "/x", Message: "is invalid"}}}
-	}
-	return nil
-}
-
-func (b *bench) Call(ctx context.Context, _ chat.Tool, input json.RawMessage, progress func(string), ask ask) chat.Result {
-	b.ran.Add(1)
-	if b.asking != nil {
-		return b.asking(ctx, ask)
-	}
-	return b.run(ctx, input, progress)
-}
-
-// start runs an engine until stop.
-func (b *bench) start() {
-	ctx, cancel := context.WithCancel(context.Background())
-	b.engine = turn.New(b.store, b, b, b.policy, &b.live, b.opt)
-	done := make(chan struct{})
-	go func(e *turn.Engine) { e.Run(ctx); close(done) }(b.engine)
-	b.stop = sync.OnceFunc(func() { cancel(); <-done })
-	b.t.Cleanup(b.stop)
-}
-
-// send makes a topic with one message and returns the topic's id.
-func (b *bench) send(modelName string) string {
-	b.t.Helper()
-	topic, _, err := b.store.CreateTopic(b.t.Context(), chat.NewTopic{Model: modelName})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if _, _, err := b.store.Send(b.t.Context(), topic.ID, chat.NewMessage{Parts: chat.Parts{chat.Text{Text: "go"}}, WhenBusy: chat.WhenBusyQueue}); err != nil {
-		b.t.Fatal(err)
-	}
-	b.engine.Wake()
-	return topic.ID
-}
-
-func (b *bench) until(topic string, want chat.TopicState) chat.Message {
-	b.t.Helper()
-	var last chat.Snapshot
-	eventually(b.t, func() bool {
-		var err error
-		if last, err = b.store.Snapshot(b.t.Context(), topic, 10, ""); err != nil {
-			b.t.Fatal(err)
-		}
-		return last.Status.Status == want
-	}, func() string { return fmt.Sprintf("the topic is %s, want %s", last.Status.Status, want) })
-	return last.Messages[len(last.Messages)-1]
-}
-
-func eventually(t *testing.T, ok func() bool, complaint func() string) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.NewTimer(time.Minute) // for what must happen at some time; never a measure
-	defer end.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end.C:
-			t.Fatal(complaint())
-		}
-	}
-}
-
-// recorder is a live log that counts.
-type recorder struct {
-	mu       sync.Mutex
-	changes  []chat.Change
-	deltas   int
-	progress []string
-	open     int
-}
-
-func (r *recorder) Begin(chat.Fence, int64, int) { r.mu.Lock(); r.open++; r.mu.Unlock() }
-func (r *recorder) End(chat.Fence)               {}
-func (r *recorder) Settings(chat.SettingsKind)   {}
-func (r *recorder) Delta(chat.Fence, chat.Delta) { r.mu.Lock(); r.deltas++; r.mu.Unlock() }
-func (r *recorder) Progress(_ chat.Fence, _ int, text string) {
-	r.mu.Lock()
-	r.progress = append(r.progress, text)
-	r.mu.Unlock()
-}
-func (r *recorder) Publish(_ context.Context, c chat.Change) {
-	r.mu.Lock()
-	r.changes = append(r.changes, c)
-	r.mu.Unlock()
-}
-
-func (r *recorder) resets() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for _, c := range r.changes {
-		if c.Reset {
-			n++
-		}
-	}
-	return n
-}
-
-// faulty is a real store whose answers can get lost.
-type faulty struct {
-	*repository.Store
-	mu     sync.Mutex
-	before map[string]int // how many calls of a method fail before they are made
-	after  map[string]int // how many calls are made and their answer lost
-	mute   bool           // heartbeats are not written
-}
-
-func (f *faulty) fail(kind string, method string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	counts := f.before
-	if kind == "after" {
-		counts = f.after
-	}
-	if counts[method] > 0 {
-		counts[method]--
-		return fmt.Errorf("%s: %w", method, chat.ErrUnavailable)
-	}
-	return nil
-}
-
-func (f *faulty) EditCalls(ctx context.Context, fence chat.Fence, edit chat.Edit) ([]chat.PlacedCall, chat.Change, error) {
-	if err := f.fail("before", "EditCalls"); err != nil {
-		return nil, chat.Change{}, err
-	}
-	calls, change, err := f.Store.EditCalls(ctx, fence, edit)
-	if change.Revision > 0 { // only answers that say something are worth losing
-		if err := f.fail("after", "EditCalls"); err != nil {
-			return nil, chat.Change{}, err
-		}
-	}
-	return calls, change, err
-}
-
-func (f *faulty) CommitStep(ctx context.Context, fence chat.Fence, s chat.Step) (chat.Change, error) {
-	if err := f.fail("before", "CommitStep"); err != nil {
-		return chat.Change{}, err
-	}
-	change, err := f.Store.CommitStep(ctx, fence, s)
-	if err := f.fail("after", "CommitStep"); err != nil {
-		return chat.Change{}, err
-	}
-	return change, err
-}
-
-func (f *faulty) Park(ctx context.Context, fence chat.Fence) (bool, []chat.PlacedCall, chat.Change, error) {
-	parked, calls, change, err := f.Store.Park(ctx, fence)
-	if err := f.fail("after", "Park"); err != nil {
-		return false, nil, chat.Change{}, err
-	}
-	return parked, calls, change, err
-}
-
-func (f *faulty) Heartbeat(ctx context.Context, owner string, turns chat.Epochs, lease time.Duration) (chat.Epochs, error) {
-	f.mu.Lock()
-	mute := f.mute
-	f.mu.Unlock()
-	if mute {
-		return nil, chat.ErrUnavailable
-	}
-	return f.Store.Heartbeat(ctx, owner, turns, lease)
-}
 
 func TestLostAnswersOfTheDatabaseLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
@@ -327,22 +58,6 @@ func TestLostAnswersOfTheDatabaseLoseAndRepeatNothing(t *testing.T) {
 			t.Errorf("the tool ran %d times", n)
 		}
 	})
-}
-
-// decide decides every pending approval of a topic.
-func (b *bench) decide(topic string, approved bool) {
-	b.t.Helper()
-	items, _, err := b.store.Approvals(b.t.Context(), chat.ApprovalFilter{TopicID: topic, Pending: true}, chat.Page{Limit: 100})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for _, a := range items {
-		d := chat.Decision{ApprovalID: a.ApprovalID, Approved: approved}
-		if _, _, err := b.store.Decide(b.t.Context(), topic, []chat.Decision{d}, chat.Decider{Name: "ada", Via: chat.ViaAPI}); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	b.engine.Wake()
 }
 
 func TestAPanicEndsTheTurnAndNotTheServer(t *testing.T) {
@@ -395,14 +110,6 @@ func TestUnknownModelAndModelErrorsAreShownAndRetryGoesOn(t *testing.T) {
 	if m = b.until(topic, chat.TopicDone); len(m.Parts) != 4 {
 		t.Errorf("got %+v", m.Parts)
 	}
-}
-
-func (b *bench) retry(topic, message string) {
-	b.t.Helper()
-	if _, _, err := b.store.Retry(b.t.Context(), topic, message); err != nil {
-		b.t.Fatal(err)
-	}
-	b.engine.Wake()
 }
 
 func TestStepLimit(t *testing.T) {
@@ -521,6 +228,57 @@ func TestWhatRunsIsWhatWasShown(t *testing.T) {
 	}
 }
 
+func TestACallRunsAfterItsServerWasRenamed(t *testing.T) {
+	t.Parallel()
+	renamed := func(t *chat.Tool) { t.Name, t.Server = "new__t", "new" }
+	for name, tt := range map[string]struct {
+		before func(*chat.Tool) // what is stored of the tool
+		after  func(*chat.Tool)
+		other  func(*chat.Tool) // there is another tool, too
+		runs   string
+	}{
+		"UnderItsNewName":       {after: renamed, runs: "new__t"},
+		"BesideOneOfItsOldName": {after: renamed, other: func(t *chat.Tool) { t.ServerID = "other" }, runs: "new__t"},
+		"ByNameIfNothingElseIsStored": {
+			before: func(t *chat.Tool) { t.ServerID, t.Tool = "", "" },
+			other:  func(t *chat.Tool) { t.Name = "other__t" },
+			runs:   "s__t",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.asks()
+			tool := *b.tool.Load()
+			if tt.before != nil {
+				tt.before(&tool)
+				b.tool.Store(&tool)
+			}
+			b.start()
+			topic := b.send("p/m")
+			b.until(topic, chat.TopicAwaitingApproval)
+			if tt.other != nil {
+				other := tool
+				tt.other(&other)
+				b.other.Store(&other)
+			}
+			if tt.after != nil {
+				now := tool
+				tt.after(&now)
+				b.tool.Store(&now)
+			}
+			b.decide(topic, true)
+			c := b.until(topic, chat.TopicDone).Parts.Calls()[0].Call
+			if c.State != chat.CallOutputAvailable || b.ran.Load() != 1 {
+				t.Fatalf("ran %d times: %s, %s", b.ran.Load(), c.State, c.ErrorText)
+			}
+			if got := b.called.Load(); got.Name != tt.runs || got.ServerID != tool.ServerID {
+				t.Errorf("%s of the server %q ran", got.Name, got.ServerID)
+			}
+		})
+	}
+}
+
 func TestCallsThatCannotRunSayOfTheirToolWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -558,142 +316,5 @@ func TestCallsThatCannotRunSayOfTheirToolWhatIsKnown(t *testing.T) {
 				t.Errorf("of a tool that there is not it says %+v", m)
 			}
 		})
-	}
-}
-
-func TestShutdownCutsTheStreamAndAnotherEngineAsksAgain(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	streaming := make(chan struct{})
-	b.model = func(ctx context.Context, n int, _ chat.Prompt, emit func(chat.StreamEvent)) error {
-		emit(chat.StreamEvent{Kind: chat.StreamText, Text: "half"})
-		if n == 1 {
-			close(streaming)
-			<-ctx.Done()
-			return &chat.ModelError{Kind: chat.ModelCanceled, Message: "canceled"}
-		}
-		return nil
-	}
-	b.start()
-	topic := b.send("p/m")
-	<-streaming
-	b.stop()
-	b.start() // claims at once: the lease of a minute was given back
-	m := b.until(topic, chat.TopicDone)
-	if len(m.Parts) != 2 || m.Epoch != 2 {
-		t.Errorf("got %+v of epoch %d", m.Parts, m.Epoch)
-	}
-}
-
-func TestShutdownWaitsForACallAndKeepsItsResult(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.opt.ShutdownGrace = time.Minute
-	running, release := make(chan struct{}), make(chan struct{})
-	b.run = func(ctx context.Context, _ json.RawMessage, _ func(string)) chat.Result {
-		close(running)
-		select {
-		case <-release:
-			return chat.Result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`"kept"`)}
-		case <-ctx.Done():
-			return chat.Result{Outcome: chat.OutcomeUnknown, ErrorText: "cut"}
-		}
-	}
-	b.start()
-	topic := b.send("p/m")
-	<-running
-	stopped := make(chan struct{})
-	go func() { b.stop(); close(stopped) }()
-	close(release)
-	<-stopped
-	b.start()
-	m := b.until(topic, chat.TopicDone)
-	if c := m.Parts.Calls()[0].Call; string(c.Output) != `"kept"` || b.ran.Load() != 1 {
-		t.Errorf("got %+v after %d runs", c, b.ran.Load())
-	}
-}
-
-func TestShutdownThatCannotWaitSaysUnknown(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.opt.ShutdownGrace = time.Millisecond
-	running := make(chan struct{})
-	b.run = func(ctx context.Context, _ json.RawMessage, _ func(string)) chat.Result {
-		close(running)
-		<-ctx.Done()
-		return chat.Result{Outcome: chat.OutcomeUnknown, ErrorText: "The outcome is unknown."}
-	}
-	b.start()
-	topic := b.send("p/m")
-	<-running
-	b.stop()
-	b.start()
-	m := b.until(topic, chat.TopicDone)
-	if c := m.Parts.Calls()[0].Call; c.ToolMetadata.Outcome != chat.OutcomeUnknown || b.ran.Load() != 1 {
-		t.Errorf("got %+v after %d runs", c, b.ran.Load())
-	}
-}
-
-func TestAnOwnerThatLostItsLeaseWritesNothing(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.opt.Lease, b.opt.Heartbeat = 50*time.Millisecond, 10*time.Millisecond
-	running, release := make(chan struct{}), make(chan struct{})
-	b.run = func(context.Context, json.RawMessage, func(string)) chat.Result {
-		if b.ran.Load() == 1 {
-			close(running)
-			<-release // it does not hear of anything, as a frozen process does not
-		}
-		return chat.Result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`"of the first owner"`)}
-	}
-	b.start()
-	topic := b.send("p/m")
-	<-running
-	b.store.mu.Lock()
-	b.store.mute = true // the first owner's heartbeats are not heard
-	b.store.mu.Unlock()
-	first := b.stop
-
-	second := turn.New(b.store.Store, b, b, b.policy, &b.live, turn.Options{Poll: 10 * time.Millisecond, Lease: time.Minute})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { second.Run(ctx); close(done) }()
-	m := b.until(topic, chat.TopicDone)
-	close(release)
-	first()
-	cancel()
-	<-done
-	after := b.until(topic, chat.TopicDone)
-	c := after.Parts.Calls()[0].Call
-	if c.ToolMetadata.Outcome != chat.OutcomeUnknown || c.Output != nil || b.ran.Load() != 1 {
-		t.Errorf("got %+v after %d runs", c, b.ran.Load())
-	}
-	if after.Revision != m.Revision {
-		t.Errorf("the lost owner changed the message: revision %d became %d", m.Revision, after.Revision)
-	}
-}
-
-func TestAStoppedTurnIsLetGoWithItsWords(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	streaming := make(chan struct{})
-	b.model = func(ctx context.Context, n int, _ chat.Prompt, emit func(chat.StreamEvent)) error {
-		emit(chat.StreamEvent{Kind: chat.StreamText, Text: "words"})
-		callTool(emit, "c", `{}`)
-		close(streaming)
-		<-ctx.Done()
-		return &chat.ModelError{Kind: chat.ModelCanceled, Message: "canceled"}
-	}
-	b.start()
-	topic := b.send("p/m")
-	<-streaming
-	// Nobody tells the engine: its heartbeat finds out, as on another instance.
-	if _, _, err := b.store.Stop(t.Context(), topic); err != nil {
-		t.Fatal(err)
-	}
-	var m chat.Message
-	eventually(t, func() bool { m = b.until(topic, chat.TopicAborted); return len(m.Parts) > 0 }, func() string { return "the words were not kept" })
-	if len(m.Parts) != 2 || len(m.Parts.Calls()) != 0 || b.ran.Load() != 0 {
-		t.Errorf("got %+v", m.Parts)
 	}
 }

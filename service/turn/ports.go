@@ -40,6 +40,8 @@ type Store interface {
 	// EditCalls applies edit to the anchor's calls and returns them as they
 	// are then committed. The audit follows: started, finished, outcome.
 	EditCalls(ctx context.Context, f chat.Fence, edit chat.Edit) ([]chat.PlacedCall, chat.Change, error)
+	// Question reads a question of the anchor's calls, open or not.
+	Question(ctx context.Context, topicID, messageID, questionID string) (chat.Question, error)
 	// Park makes the turn wait if any of its committed calls is pending. If
 	// none is, it reports false, and the turn goes on with the calls returned.
 	Park(ctx context.Context, f chat.Fence) (parked bool, calls []chat.PlacedCall, c chat.Change, err error)

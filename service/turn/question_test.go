@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,11 +154,11 @@ func TestADatabaseThatIsAwayWhileACallAsks(t *testing.T) {
 			b := newBench(t)
 			b.asking = func(ctx context.Context, ask ask) chat.Result {
 				b.store.mu.Lock()
-				counts := map[string]int{"EditCalls": 2}
+				b.store.before = map[string]int{"Question": 2} // while it looks for the answer
 				if kind == "before" {
-					b.store.before = counts
+					b.store.before["EditCalls"] = 2
 				} else {
-					b.store.after = counts
+					b.store.after = map[string]int{"EditCalls": 2}
 				}
 				b.store.mu.Unlock()
 				a, err := ask(ctx, which)
@@ -168,12 +167,14 @@ func TestADatabaseThatIsAwayWhileACallAsks(t *testing.T) {
 			b.start()
 			topic := b.send("p/m")
 			b.answer(topic, chat.Answer{Action: chat.AnswerDecline})
-			b.store.mu.Lock()
-			b.store.before = map[string]int{"EditCalls": 2} // and while it looks for the answer
-			b.store.mu.Unlock()
 			call, questions := b.call(b.until(topic, chat.TopicDone))
 			if string(call.Output) != `"decline"` || len(questions) != 1 {
 				t.Errorf("got %s %s after %d questions", call.State, call.Output, len(questions))
+			}
+			b.store.mu.Lock()
+			defer b.store.mu.Unlock()
+			if left := b.store.before["Question"]; left != 0 {
+				t.Errorf("%d of the reads did not fail", left)
 			}
 		})
 	}
@@ -246,6 +247,35 @@ func TestAQuestionThatItsServerTakesBackIsClosedAndTheCallGoesOn(t *testing.T) {
 	}
 	if _, _, err := b.store.AnswerQuestion(t.Context(), topic, messageID, q.ID, chat.Answer{Action: chat.AnswerDecline}, by); !errors.Is(err, chat.ErrGone) {
 		t.Errorf("a late answer gave %v", err)
+	}
+}
+
+func TestAQuestionThatOutlivesItsCallEndsWithoutTheTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ended := make(chan error, 1)
+	b.asking = func(ctx context.Context, ask ask) chat.Result {
+		go func() {
+			_, err := ask(context.WithoutCancel(ctx), which)
+			ended <- err
+		}()
+		b.open(b.topicOf(t))
+		return chat.Result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`"without"`)}
+	}
+	b.model = func(ctx context.Context, n int, _ chat.Prompt, emit func(chat.StreamEvent)) error {
+		if n == 1 {
+			callTool(emit, "c", `{}`)
+			return nil
+		}
+		if err := <-ended; err == nil || errors.Is(err, chat.ErrLost) {
+			t.Errorf("the question ended with %v", err)
+		}
+		return ctx.Err()
+	}
+	b.start()
+	call, questions := b.call(b.until(b.send("p/m"), chat.TopicDone))
+	if string(call.Output) != `"without"` || len(questions) != 1 || questions[0].Resolution != chat.ResolutionCancelled {
+		t.Errorf("got %s after %+v", call.Output, questions)
 	}
 }
 
@@ -346,44 +376,4 @@ func TestATurnThatIsTakenOverAsksNothingMore(t *testing.T) {
 	if after.Revision != m.Revision || b.ran.Load() != 1 {
 		t.Errorf("the lost owner changed the message: revision %d became %d, after %d runs", m.Revision, after.Revision, b.ran.Load())
 	}
-}
-
-func TestTheTimeOfAToolStandsStillWhileItAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		const limit = 10 * time.Minute
-		b.opt.ToolTimeout, b.opt.Poll, b.opt.Heartbeat, b.opt.Lease = limit, time.Hour, 15*time.Minute, time.Hour
-		var worked time.Duration
-		b.asking = func(ctx context.Context, ask ask) chat.Result {
-			work := func(d time.Duration) {
-				began := time.Now()
-				select {
-				case <-time.After(d):
-				case <-ctx.Done():
-				}
-				worked += time.Since(began)
-			}
-			for range 2 {
-				work(4 * time.Minute)
-				if _, err := ask(ctx, which); err != nil {
-					t.Error(err)
-				}
-			}
-			work(time.Hour) // two minutes are left
-			return heard(ctx, chat.Answer{}, nil)
-		}
-		b.start()
-		topic := b.send("p/m")
-		for range 2 {
-			time.Sleep(4*time.Minute + time.Second) // it works, then it asks
-			b.open(topic)
-			time.Sleep(5 * time.Hour) // and the person sleeps
-			b.engine.Answered(b.answer(topic, chat.Answer{Action: chat.AnswerDecline}).ID)
-		}
-		time.Sleep(3 * time.Minute)
-		call, _ := b.call(b.until(topic, chat.TopicDone))
-		if call.ToolMetadata.Outcome != chat.OutcomeUnknown || worked != limit {
-			t.Errorf("after %v of work the call is %+v", worked, call.ToolMetadata.Outcome)
-		}
-	})
 }

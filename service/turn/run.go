@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,8 @@ import (
 )
 
 // run is one claimed turn, from its claim to its park or end. Only its own
-// goroutine touches it, but for cancel and leave.
+// goroutine touches it, but for cancel and leave, and what the engine's lock
+// guards.
 type run struct {
 	e       *Engine
 	fence   chat.Fence
@@ -31,13 +33,17 @@ type run struct {
 	cancel    context.CancelCauseFunc
 	asking    context.Context // ends with ctx, and earlier when the server leaves
 	cutAsking context.CancelCauseFunc
+
+	// running is, for the position of each call that runs, how many of its
+	// questions wait for answers. The engine's lock guards it.
+	running map[int]int
 }
 
 func newRun(ctx context.Context, e *Engine, w chat.Work, revision int64) *run {
 	r := &run{
 		e: e, topic: w.Topic, turn: w.Turn, history: w.History, anchor: w.Anchor,
 		fence: chat.Fence{TopicID: w.Turn.TopicID, TurnID: w.Turn.ID, MessageID: w.Turn.MessageID, Epoch: w.Turn.Epoch},
-		log:   e.log.With(slog.String("topic_id", w.Turn.TopicID), slog.String("turn_id", w.Turn.ID)),
+		log:   e.log.With(slog.String("topic_id", w.Turn.TopicID), slog.String("turn_id", w.Turn.ID)), running: map[int]int{},
 	}
 	r.rev.Store(revision)
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
@@ -162,10 +168,6 @@ func (r *run) runAll(ready []chat.PlacedCall) error {
 	if err != nil {
 		return fmt.Errorf("list tools: %w", err)
 	}
-	byName := make(map[string]chat.Tool, len(tools))
-	for _, t := range tools {
-		byName[t.Name] = t
-	}
 	slots := make(chan struct{}, r.e.opt.MaxParallel)
 	errs := make([]error, len(ready))
 	var wg sync.WaitGroup
@@ -177,12 +179,13 @@ func (r *run) runAll(ready []chat.PlacedCall) error {
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
+			defer r.begin(c.Position)()
 			defer func() {
 				if p := recover(); p != nil {
 					errs[i] = fmt.Errorf("call %s panicked: %s", c.Call.ToolCallID, chat.PanicText(p))
 				}
 			}()
-			errs[i] = r.runOne(c, byName)
+			errs[i] = r.runOne(c, tools)
 		})
 	}
 	wg.Wait()
@@ -191,8 +194,8 @@ func (r *run) runAll(ready []chat.PlacedCall) error {
 
 // runOne records a call as started, runs it and records its result. A call
 // that may not run any more settles as failed instead.
-func (r *run) runOne(c chat.PlacedCall, tools map[string]chat.Tool) error {
-	tool, known := tools[c.Call.ToolName]
+func (r *run) runOne(c chat.PlacedCall, tools []chat.Tool) error {
+	tool, known := offered(tools, c.Call)
 	if change := r.changed(c.Call, tool, known); change != "" {
 		return r.finish(c.Position, chat.Result{Outcome: chat.OutcomeUnavailable, ErrorText: change})
 	}
@@ -234,6 +237,26 @@ func (r *run) call(position int, tool chat.Tool, input json.RawMessage) chat.Res
 		defer watch.resume()
 		return r.put(ctx, position, q)
 	})
+}
+
+// offered finds the tool that a call was made for. Servers can be renamed, and
+// with them the names by which models know their tools; a call of which
+// nothing else is stored is held to that name.
+func offered(tools []chat.Tool, call chat.ToolCall) (chat.Tool, bool) {
+	var m chat.ToolMetadata
+	if call.ToolMetadata != nil {
+		m = *call.ToolMetadata
+	}
+	i := slices.IndexFunc(tools, func(t chat.Tool) bool {
+		if m.ServerID == "" || m.Tool == "" {
+			return t.Name == call.ToolName
+		}
+		return t.ServerID == m.ServerID && t.Tool == m.Tool
+	})
+	if i < 0 {
+		return chat.Tool{}, false
+	}
+	return tools[i], true
 }
 
 // changed says why a call that was allowed must not run after all: what would

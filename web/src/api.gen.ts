@@ -1764,11 +1764,12 @@ export interface components {
             /** @enum {string} */
             transport: "built-in" | "stdio" | "http";
             command?: string;
+            /** @description The arguments. Others than the owner see `•••` in their place, if there are any. */
             args?: string[];
             env?: components["schemas"]["HiddenValues"];
             /** @description Where the command runs. */
             dir?: string;
-            /** @description The address; `•••` stands for what is hidden of it. */
+            /** @description The address; `•••` stands for what is hidden of it: user and query, and for others than the owner the path. */
             url?: string;
             headers?: components["schemas"]["HiddenValues"];
             /** @description It is not connected. */
@@ -1778,7 +1779,7 @@ export interface components {
             alwaysAskTools: components["schemas"]["ToolNames"];
             /** @description A person trusts what the server claims of its tools. */
             trusted: boolean;
-            /** @description Rises with every change. 0 of a server of which nothing is stored. */
+            /** @description Rises with every change. */
             version: number;
             createdAt?: components["schemas"]["Time"];
             updatedAt?: components["schemas"]["Time"];
@@ -1798,11 +1799,12 @@ export interface components {
             /** @enum {string} */
             transport: "built-in" | "stdio" | "http";
             command?: string;
+            /** @description The arguments. Others than the owner see `•••` in their place, if there are any. */
             args?: string[];
             env?: components["schemas"]["HiddenValues"];
             /** @description Where the command runs. */
             dir?: string;
-            /** @description The address; `•••` stands for what is hidden of it. */
+            /** @description The address; `•••` stands for what is hidden of it: user and query, and for others than the owner the path. */
             url?: string;
             headers?: components["schemas"]["HiddenValues"];
             /** @description It is not connected. */
@@ -1812,7 +1814,7 @@ export interface components {
             alwaysAskTools: components["schemas"]["ToolNames"];
             /** @description A person trusts what the server claims of its tools. */
             trusted: boolean;
-            /** @description Rises with every change. 0 of a server of which nothing is stored. */
+            /** @description Rises with every change. */
             version: number;
             createdAt?: components["schemas"]["Time"];
             updatedAt?: components["schemas"]["Time"];
@@ -2308,7 +2310,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The state of what it is about does not allow it. */
+        /** @description It is not possible as things stand. */
         Conflict: {
             headers: {
                 [name: string]: unknown;
