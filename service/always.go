@@ -34,7 +34,7 @@ func (s *Service) settleAllowed(ctx context.Context, tool chat.Tool) error {
 		if m == nil || m.ServerID != tool.ServerID || m.Tool != tool.Tool {
 			return nil
 		}
-		now, offered, _ := s.offered(c.Call)
+		now, offered, _ := s.offered(ctx, c.Call)
 		if !offered || chat.Changed(c.Call, now, offered) != "" {
 			return nil // what was asked about is not what would run
 		}

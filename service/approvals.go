@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,7 +59,7 @@ func (s *Service) Decide(ctx context.Context, topicID string, ds []chat.Decision
 // approve by writing it into another call. A tool whose server does not answer
 // now is no obstacle here: the run will say so.
 func (s *Service) checkYes(ctx context.Context, topicID string, call chat.ToolCall, d chat.Decision) error {
-	tool, offered, known := s.offered(call)
+	tool, offered, known := s.offered(ctx, call)
 	if known && chat.Changed(call, tool, offered) != "" {
 		if err := s.askAgain(ctx, topicID, call, tool, offered); err != nil {
 			return err
@@ -105,7 +106,7 @@ func calledTool(call chat.ToolCall) chat.Tool {
 // offered finds the tool that a call would reach now. It is not known while
 // its server is being connected, or is lost: whether the tool is still the same
 // will be seen when the server is there again.
-func (s *Service) offered(call chat.ToolCall) (tool chat.Tool, offered, known bool) {
+func (s *Service) offered(ctx context.Context, call chat.ToolCall) (tool chat.Tool, offered, known bool) {
 	m := call.ToolMetadata
 	if m == nil {
 		return chat.Tool{}, false, false
@@ -115,8 +116,12 @@ func (s *Service) offered(call chat.ToolCall) (tool chat.Tool, offered, known bo
 	case chat.ServerReady:
 	case chat.ServerStarting, chat.ServerFailed:
 		return chat.Tool{}, false, false
-	case chat.ServerDisabled, "": // switched off, or removed
+	case chat.ServerDisabled:
 		return chat.Tool{}, false, true
+	case "": // removed, or added by another instance a moment ago
+		server, err := s.one(ctx, m.ServerID)
+		gone := errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrGone)
+		return chat.Tool{}, false, gone || err == nil && server.Disabled
 	}
 	for _, t := range tools {
 		if t.Tool == m.Tool {

@@ -30,7 +30,13 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.recheck:
-			s.live.Settings(chat.SettingsServers)
+			s.live.Hint(chat.SettingsServers)
+		case <-s.reload:
+			if err := s.apply(ctx); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "settings of tool servers were changed elsewhere, and do not hold here yet", slog.Any("error", err))
+				time.AfterFunc(recheckFirst, s.Reload)
+			}
+			s.live.Hint(chat.SettingsServers)
 		case <-expiry.C:
 		}
 		for wait := recheckFirst; ; wait = min(2*wait, recheckMost) {
@@ -63,6 +69,15 @@ func (s *Service) ToolsChanged() {
 	}
 }
 
+// Reload says that the settings of tool servers were changed by another
+// instance. Run applies them. It never blocks.
+func (s *Service) Reload() {
+	select {
+	case s.reload <- struct{}{}:
+	default:
+	}
+}
+
 // checkCards asks again about every call that waits and whose tool is not the
 // one that was asked about, and closes the cards that have expired.
 func (s *Service) checkCards(ctx context.Context) error {
@@ -78,7 +93,7 @@ func (s *Service) checkCards(ctx context.Context) error {
 				return nil
 			}
 		}
-		tool, offered, known := s.offered(c.Call)
+		tool, offered, known := s.offered(ctx, c.Call)
 		if !known || chat.Changed(c.Call, tool, offered) == "" {
 			return nil
 		}
@@ -156,6 +171,12 @@ func (s *Service) settingsChanged(ctx context.Context) {
 
 func (s *Service) info(server chat.MCPServer) chat.ServerInfo {
 	state, tools := s.servers.State(server.ID)
+	if state.Phase == "" { // added by another instance a moment ago
+		state.Phase = chat.ServerStarting
+		if server.Disabled {
+			state.Phase = chat.ServerDisabled
+		}
+	}
 	return chat.InfoOf(server, state, tools)
 }
 

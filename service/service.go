@@ -24,8 +24,12 @@ type Engine interface {
 // Live announces committed changes to whoever watches.
 type Live interface {
 	Publish(ctx context.Context, c chat.Change)
-	// Settings tells every watcher that settings changed: what to read again.
+	// Settings tells every watcher that settings were changed: what to read
+	// again. It is told on every instance.
 	Settings(what chat.SettingsKind)
+	// Hint tells the watchers of this instance that there is something new about
+	// settings: how servers are doing, as this instance sees it.
+	Hint(what chat.SettingsKind)
 }
 
 // Tools knows the tools that there are.
@@ -103,6 +107,7 @@ type Service struct {
 
 	applying sync.Mutex    // settings are read and applied by one at a time, or older ones could win
 	recheck  chan struct{} // wakes Run
+	reload   chan struct{} // has Run apply the settings of tool servers
 }
 
 // New returns a service.
@@ -114,7 +119,7 @@ func New(d Deps, opt Options) *Service {
 	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	return &Service{
 		store: d.Store, engine: d.Engine, live: d.Live, tools: d.Tools, servers: d.Servers, policy: d.Policy, opt: opt, log: opt.Logger,
-		recheck: make(chan struct{}, 1),
+		recheck: make(chan struct{}, 1), reload: make(chan struct{}, 1),
 	}
 }
 

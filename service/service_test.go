@@ -22,6 +22,7 @@ import (
 type told struct {
 	changes  []chat.Change
 	settings []chat.SettingsKind
+	hints    []chat.SettingsKind
 	wakes    int
 	canceled []chat.Epochs
 	answered []string
@@ -31,6 +32,7 @@ type told struct {
 
 func (t *told) Publish(_ context.Context, c chat.Change) { t.changes = append(t.changes, c) }
 func (t *told) Settings(what chat.SettingsKind)          { t.settings = append(t.settings, what) }
+func (t *told) Hint(what chat.SettingsKind)              { t.hints = append(t.hints, what) }
 func (t *told) Wake()                                    { t.wakes++ }
 func (t *told) Cancel(stopped chat.Epochs)               { t.canceled = append(t.canceled, stopped) }
 func (t *told) Answered(questionID string)               { t.answered = append(t.answered, questionID) }
@@ -138,6 +140,12 @@ func TestTheFirstMessageNamesTheTopic(t *testing.T) {
 // waiting makes a topic whose one call waits for a person.
 func waiting(t *testing.T, svc *service.Service, store *repository.Store) (topicID, approvalID string) {
 	t.Helper()
+	return waitingFor(t, svc, store, "s")
+}
+
+// waitingFor is waiting for a tool of a given server.
+func waitingFor(t *testing.T, svc *service.Service, store *repository.Store, server string) (topicID, approvalID string) {
+	t.Helper()
 	ctx := t.Context()
 	topic, err := svc.CreateTopic(ctx, chat.NewTopic{})
 	if err != nil {
@@ -155,7 +163,7 @@ func waiting(t *testing.T, svc *service.Service, store *repository.Store) (topic
 	_, err = store.CommitStep(ctx, f, chat.Step{Build: func(at time.Time) chat.Parts {
 		return chat.Parts{chat.Ask(chat.ToolCall{
 			Type: chat.DynamicTool, ToolName: "s__t", ToolCallID: "c", Input: json.RawMessage(`{"a":1}`),
-			ToolMetadata: &chat.ToolMetadata{Server: "s", ServerID: "s", Tool: "t", InputSchema: json.RawMessage(`{}`), Verdict: chat.VerdictAsk},
+			ToolMetadata: &chat.ToolMetadata{Server: server, ServerID: server, Tool: "t", InputSchema: json.RawMessage(`{}`), Verdict: chat.VerdictAsk},
 		}, "approval-"+topic.ID, at)}
 	}})
 	if err != nil {
