@@ -25,6 +25,7 @@ type rule struct{ ours, refused []string }
 var program = map[string]rule{
 	"":               {},
 	"service/chat":   {refused: []string{"context", "database/sql", "io/fs", "log", "net", "os"}},
+	"service/bus":    {refused: []string{"net/http", "os"}},
 	"service/live":   {ours: []string{"service/chat"}, refused: []string{"database/sql", "net/http"}},
 	"service/llm":    {ours: []string{"service/chat"}, refused: []string{"database/sql"}},
 	"service/mcp":    {ours: []string{"service/chat"}, refused: []string{"database/sql"}},
@@ -36,13 +37,13 @@ var program = map[string]rule{
 	"web":            {},
 	"migrations":     {},
 	"cmd/assent": {ours: []string{
-		"", "api", "migrations", "repository", "service", "service/chat", "service/live", "service/llm", "service/mcp", "service/policy", "service/turn", "web",
+		"", "api", "migrations", "repository", "service", "service/bus", "service/chat", "service/live", "service/llm", "service/mcp", "service/policy", "service/turn", "web",
 	}},
 }
 
 // forTests are fakes, suites and throwaway servers. They may import what they
 // like of ours, and nothing in the program may import them.
-var forTests = []string{"api/apitest", "repository/pgtest", "repository/repotest", "service/live/livetest", "service/llm/llmtest"}
+var forTests = []string{"api/apitest", "repository/pgtest", "repository/repotest", "service/bus/bustest", "service/live/livetest", "service/llm/llmtest"}
 
 func TestPackagesImportOnlyWhatTheirPlaceAllows(t *testing.T) {
 	for _, p := range list(t) {

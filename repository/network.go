@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -20,6 +21,15 @@ type dialer struct {
 	// silent is told of a connection on which nothing came in time. Others of
 	// its age are as dead.
 	silent func()
+}
+
+// Dialer makes connections to PostgreSQL on which no read or write lasts for
+// longer than the timeout; 0 is 10 s. It is for connections that are not the
+// store's.
+func Dialer(timeout time.Duration) interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+} {
+	return dialer{timeout: cmp.Or(timeout, defaultNetworkTimeout), silent: func() {}}
 }
 
 // Dial is for the driver.

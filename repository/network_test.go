@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -121,5 +122,22 @@ func TestConnectionsThatGoSilentAreGivenUpTogether(t *testing.T) {
 	}
 	if _, _, err := s.Send(t.Context(), topic.ID, chat.NewMessage{Parts: chat.Parts{chat.Text{Text: "hello"}}}); err != nil {
 		t.Errorf("the store did not recover: %v", err)
+	}
+}
+
+func TestADialersConnectionsDoNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	c, err := repository.Dialer(time.Millisecond).DialContext(t.Context(), "tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v", err)
 	}
 }

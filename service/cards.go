@@ -32,7 +32,7 @@ func (s *Service) Run(ctx context.Context) {
 			return
 		case <-s.recheck:
 			s.persist(ctx, "apply stored settings", s.applyStale)
-			s.live.Settings(chat.SettingsServers)
+			s.live.Hint(chat.SettingsServers)
 			s.persist(ctx, "settle what is allowed by now", s.settleRemembered)
 			s.persist(ctx, "hold cards against tools", s.checkCards)
 		case <-cards.C:
@@ -74,6 +74,15 @@ func (s *Service) ToolsChanged() {
 	case s.recheck <- struct{}{}:
 	default:
 	}
+}
+
+// Reload says that the settings of tool servers were changed by another
+// instance. Run applies them. It never blocks.
+func (s *Service) Reload() {
+	s.mu.Lock()
+	s.stale = true
+	s.mu.Unlock()
+	s.ToolsChanged()
 }
 
 // eachPending gives every call that waits, of all topics, to f.

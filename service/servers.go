@@ -109,6 +109,12 @@ func (s *Service) applyStale(ctx context.Context) error {
 
 func (s *Service) info(server chat.MCPServer) chat.ServerInfo {
 	state, tools := s.servers.State(server.ID)
+	if state.Phase == "" { // added by another instance a moment ago
+		state.Phase = chat.ServerStarting
+		if server.Disabled {
+			state.Phase = chat.ServerDisabled
+		}
+	}
 	return chat.InfoOf(server, state, tools)
 }
 

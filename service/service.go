@@ -24,8 +24,12 @@ type Engine interface {
 // Live announces committed changes to whoever watches.
 type Live interface {
 	Publish(ctx context.Context, c chat.Change)
-	// Settings tells every watcher that settings changed: what to read again.
+	// Settings tells every watcher that settings were changed: what to read
+	// again. It is told on every instance.
 	Settings(what chat.SettingsKind)
+	// Hint tells the watchers of this instance that there is something new about
+	// settings: how servers are doing, as this instance sees it.
+	Hint(what chat.SettingsKind)
 }
 
 // Tools holds inputs against what tools take.
@@ -108,7 +112,7 @@ type Service struct {
 	recheck  chan struct{} // wakes Run
 
 	mu        sync.Mutex
-	stale     bool        // settings are stored that could not be applied
+	stale     bool        // settings are stored that are not applied yet
 	unsettled []chat.Tool // allowed for good; other calls of them may wait
 }
 

@@ -81,6 +81,13 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	}
 	servers := &toolServers{workspace: workspace, extra: extra, manager: manager, catalogue: catalogue, log: log}
 
+	peers, err := openBus(c, log)
+	if err != nil {
+		return err
+	}
+	if peers != nil {
+		defer func() { err = errors.Join(err, peers.Close()) }() // the hub is closed by then
+	}
 	hub := live.New(store, live.Options{Logger: log})
 	defer hub.Close()
 	tools := topicTools{catalogue, log}
@@ -92,9 +99,12 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 		c.MCPServers[i].Identity = store.Identity(c.MCPServers[i])
 	}
 	svc = service.New(
-		service.Deps{Store: store, Engine: engine, Live: hub, Tools: tools, Servers: servers, Policy: judge},
+		service.Deps{Store: store, Engine: engines{engine, hub}, Live: hub, Tools: tools, Servers: servers, Policy: judge},
 		service.Options{DefaultModel: c.Model, CheckModel: modelNames{models}.check, FileServers: c.MCPServers, Logger: log},
 	)
+	if peers != nil {
+		hub.Join(peers, store, instance{engine, svc})
+	}
 	if err := svc.Start(ctx); err != nil {
 		return fmt.Errorf("start the tool servers: %w", err)
 	}
@@ -134,6 +144,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	err = listen(ctx, ln, handler, log)
 	stopEngine()
 	engineDone.Wait()
+	hub.Wake() // others can take at once what was given back
 	return err
 }
 

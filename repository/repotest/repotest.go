@@ -32,7 +32,7 @@ func Run(t *testing.T, options func(t *testing.T) repository.Options, only ...st
 		{"deciding", decideTests}, {"batches", batchTests}, {"races", raceTests}, {"stopping", stopTests}, {"branches", branchTests},
 		{"deleting", deleteTests}, {"lists", listTests}, {"tokens", tokenTests}, {"bytes", byteTests}, {"rules", ruleTests},
 		{"servers", serverTests}, {"sealing", sealTests}, {"adopting", adoptTests}, {"remembering", rememberTests}, {"pending", pendingTests},
-		{"questions", questionTests}, {"assistants", assistantTests},
+		{"questions", questionTests}, {"assistants", assistantTests}, {"revisions", revisionTests},
 	} {
 		if len(only) > 0 && !slices.Contains(only, group.name) {
 			continue

@@ -147,6 +147,13 @@ type Change struct {
 	Reset bool
 }
 
+// TopicRevision says how far a topic has come.
+type TopicRevision struct {
+	TopicID  string
+	Revision int64
+	Removed  bool
+}
+
 // PartChange is a part that was written at a position of a message.
 type PartChange struct {
 	MessageID string

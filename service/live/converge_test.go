@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/assent-chat/assent/service/bus/bustest"
 	"github.com/assent-chat/assent/service/chat"
 	"github.com/assent-chat/assent/service/live"
 	"github.com/assent-chat/assent/service/live/livetest"
@@ -22,7 +23,8 @@ import (
 // writer runs turns in one topic, as the engine does.
 type writer struct {
 	w     *world
-	h     *live.Hub
+	hubs  []*live.Hub
+	h     *live.Hub // where the turn runs now
 	topic string
 	turns int
 	epoch int64
@@ -32,8 +34,14 @@ func (x *writer) fence(message string) chat.Fence {
 	return chat.Fence{TopicID: x.topic, TurnID: "turn-" + message, MessageID: message, Epoch: x.epoch}
 }
 
+// move has the next claim made by any of the hubs.
+func (x *writer) move() { x.h = any1(x.w, x.hubs) }
+
+func any1(w *world, hubs []*live.Hub) *live.Hub { return hubs[w.n(len(hubs))] }
+
 // ask adds a question and the message that will answer it, and claims it.
 func (x *writer) ask() (string, int64) {
+	x.move()
 	x.turns++
 	id := fmt.Sprintf("%s-m%d", x.topic, x.turns)
 	x.w.commit(x.h, x.topic, func(p *place, c *chat.Change) {
@@ -72,10 +80,12 @@ func (x *writer) step(message string, revision int64) (int64, bool) {
 		x.begin(f, revision)
 		draft = x.text(f, base)
 	case 1: // another process takes over; this one does not know yet
+		old := x.h
+		x.move()
 		revision = x.claim()
-		x.h.Delta(f, chat.Delta{Part: base + 1, Field: "text", Offset: 0, Text: "ghost", Start: chat.Text{State: "streaming"}})
-		x.h.Begin(f, revision, base)
-		x.h.End(f)
+		old.Delta(f, chat.Delta{Part: base + 1, Field: "text", Offset: 0, Text: "ghost", Start: chat.Text{State: "streaming"}})
+		old.Begin(f, revision, base)
+		old.End(f)
 		return revision, true
 	case 2: // fails; its text is kept
 		x.w.commit(x.h, x.topic, func(p *place, c *chat.Change) {
@@ -168,10 +178,10 @@ func (x *writer) run(steps int, finish bool) {
 
 // person does what people do while a turn runs, announced from goroutines of
 // their own.
-func person(w *world, h *live.Hub, topic string, acts int, wg *sync.WaitGroup) {
+func person(w *world, hubs []*live.Hub, topic string, acts int, wg *sync.WaitGroup) {
 	for i := range acts {
 		w.pause()
-		act := w.n(5)
+		act, h := w.n(5), any1(w, hubs)
 		wg.Go(func() {
 			w.commit(h, topic, func(p *place, c *chat.Change) {
 				switch act {
@@ -216,9 +226,9 @@ func person(w *world, h *live.Hub, topic string, acts int, wg *sync.WaitGroup) {
 }
 
 // owner changes settings, now and then or many times in a row.
-func owner(w *world, h *live.Hub, acts int) {
+func owner(w *world, hubs []*live.Hub, acts int) {
 	for range acts {
-		what := kinds[w.n(len(kinds))]
+		what, h := kinds[w.n(len(kinds))], any1(w, hubs)
 		for range 1 + w.n(3)*w.n(10) {
 			w.set(h, what)
 		}
@@ -237,7 +247,7 @@ type tab struct {
 	client   livetest.Client
 	settings map[chat.SettingsKind]int // as last read
 	heard    map[chat.SettingsKind]int // hints, up to the last reading
-	reopened int
+	reopened []string                  // why it asked again
 	problem  string
 }
 
@@ -268,7 +278,7 @@ func (b *tab) run(ctx context.Context) {
 		}
 		switch {
 		case b.client.Reopen != "":
-			b.reopened++
+			b.reopened = append(b.reopened, b.client.Reopen)
 			b.client.Reopen = ""
 			b.client.LastID = ""
 			fallthrough
@@ -359,55 +369,87 @@ func TestConvergence(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	rapid.Check(t, func(rt *rapid.T) { converge(t, rt, 1, bustest.Faults{}) })
+}
+
+// TestConvergenceOfSeveral is the same promise for tabs of several instances,
+// between which messages are lost, repeated, late and out of order.
+func TestConvergenceOfSeveral(t *testing.T) {
+	if !testing.Short() && !raceEnabled {
+		if err := flag.Set("rapid.checks", "1000"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	rapid.Check(t, func(rt *rapid.T) {
-		var (
-			seed    = rapid.Uint64().Draw(rt, "seed")
-			topics  = rapid.IntRange(1, 3).Draw(rt, "topics")
-			tabs    = rapid.IntRange(1, 4).Draw(rt, "tabs")
-			steps   = rapid.IntRange(1, 6).Draw(rt, "steps")
-			acts    = rapid.IntRange(0, 8).Draw(rt, "acts")
-			slow    = time.Duration(rapid.SampledFrom([]int{0, 1, 30, 200}).Draw(rt, "slow")) * time.Millisecond
-			broken  = rapid.SampledFrom([]int{0, 0, 30}).Draw(rt, "broken")
-			ring    = rapid.SampledFrom([]int{3, 20, 4096}).Draw(rt, "ring")
-			batch   = rapid.SampledFrom([]int{1, 300, 1 << 20}).Draw(rt, "batch")
-			inOrder = rapid.Bool().Draw(rt, "inOrder")
-			finish  = rapid.Bool().Draw(rt, "finish")
-		)
-		var problems []string
-		synctest.Test(t, func(*testing.T) {
-			w := newWorld(seed, topics, slow, broken, inOrder)
-			h := live.New(w, live.Options{RingCount: ring, BatchBytes: batch})
-			ctx, cancel := context.WithCancel(context.Background())
-			var readers, writers sync.WaitGroup
-			all := make([]*tab, tabs)
-			for i := range all {
-				all[i] = &tab{
-					w: w, h: h, topics: w.order[:1+w.n(topics)], statuses: w.n(2) == 0,
-					settings: map[chat.SettingsKind]int{}, heard: map[chat.SettingsKind]int{},
-				}
-				readers.Go(func() { time.Sleep(time.Duration(i) * slow); all[i].run(ctx) })
-			}
-			for _, id := range w.order {
-				writers.Go(func() { (&writer{w: w, h: h, topic: id}).run(steps, finish) })
-				writers.Go(func() { person(w, h, id, acts, &writers) })
-			}
-			writers.Go(func() { owner(w, h, acts) })
-			writers.Wait()
-			time.Sleep(10 * time.Minute) // everything is sent, read, tried again
-			cancel()
-			readers.Wait()
-			h.Close()
-			for i, b := range all {
-				if p := b.check(); p != "" {
-					problems = append(problems, fmt.Sprintf("tab %d: %s", i, p))
-				}
-				if inOrder && b.reopened > 0 {
-					problems = append(problems, fmt.Sprintf("tab %d had to ask again %d times", i, b.reopened))
-				}
-			}
+		converge(t, rt, rapid.IntRange(2, 3).Draw(rt, "hubs"), bustest.Faults{
+			Drop:    rapid.SampledFrom([]int{0, 0, 5, 30, 100}).Draw(rt, "drop"),
+			Silent:  rapid.SampledFrom([]int{0, 50, 100}).Draw(rt, "silent"),
+			Repeat:  rapid.SampledFrom([]int{0, 20}).Draw(rt, "repeat"),
+			Reorder: rapid.SampledFrom([]int{0, 0, 20}).Draw(rt, "reorder"),
+			Delay:   time.Duration(rapid.SampledFrom([]int{0, 5, 100}).Draw(rt, "delay")) * time.Millisecond,
 		})
-		for _, p := range problems {
-			rt.Error(p)
+	})
+}
+
+func converge(t *testing.T, rt *rapid.T, instances int, faults bustest.Faults) {
+	var (
+		seed    = rapid.Uint64().Draw(rt, "seed")
+		topics  = rapid.IntRange(1, 3).Draw(rt, "topics")
+		tabs    = rapid.IntRange(1, 4).Draw(rt, "tabs")
+		steps   = rapid.IntRange(1, 6).Draw(rt, "steps")
+		acts    = rapid.IntRange(0, 8).Draw(rt, "acts")
+		slow    = time.Duration(rapid.SampledFrom([]int{0, 1, 30, 200}).Draw(rt, "slow")) * time.Millisecond
+		broken  = rapid.SampledFrom([]int{0, 0, 30}).Draw(rt, "broken")
+		ring    = rapid.SampledFrom([]int{3, 20, 4096}).Draw(rt, "ring")
+		batch   = rapid.SampledFrom([]int{1, 300, 1 << 20}).Draw(rt, "batch")
+		inOrder = rapid.Bool().Draw(rt, "inOrder")
+		finish  = rapid.Bool().Draw(rt, "finish")
+	)
+	var problems []string
+	synctest.Test(t, func(*testing.T) {
+		w := newWorld(seed, topics, slow, broken, inOrder)
+		network := bustest.New(seed, faults)
+		hubs := make([]*live.Hub, instances)
+		locals := make([]*local, instances)
+		for i := range hubs {
+			hubs[i], locals[i] = live.New(w, live.Options{RingCount: ring, BatchBytes: batch}), &local{}
+			if instances > 1 {
+				hubs[i].Join(network.Join(), w, locals[i])
+			}
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var readers, writers sync.WaitGroup
+		all := make([]*tab, tabs)
+		for i := range all {
+			all[i] = &tab{
+				w: w, h: any1(w, hubs), topics: w.order[:1+w.n(topics)], statuses: w.n(2) == 0,
+				settings: map[chat.SettingsKind]int{}, heard: map[chat.SettingsKind]int{},
+			}
+			readers.Go(func() { time.Sleep(time.Duration(i) * slow); all[i].run(ctx) })
+		}
+		for _, id := range w.order {
+			writers.Go(func() { (&writer{w: w, hubs: hubs, topic: id}).run(steps, finish) })
+			writers.Go(func() { person(w, hubs, id, acts, &writers) })
+		}
+		writers.Go(func() { owner(w, hubs, acts) })
+		writers.Wait()
+		network.Become(bustest.Faults{})
+		time.Sleep(10 * time.Minute) // everything is sent, read, tried again
+		cancel()
+		readers.Wait()
+		for _, h := range hubs {
+			h.Close()
+		}
+		for i, b := range all {
+			if p := b.check(); p != "" {
+				problems = append(problems, fmt.Sprintf("tab %d: %s", i, p))
+			}
+			if inOrder && len(b.reopened) > 0 {
+				problems = append(problems, fmt.Sprintf("tab %d had to ask again: %s", i, b.reopened))
+			}
 		}
 	})
+	for _, p := range problems {
+		rt.Error(p)
+	}
 }

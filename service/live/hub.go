@@ -44,6 +44,35 @@
 // what to read again. No snapshot holds settings, so after a snapshot of all
 // statuses a reader gets the hints that it has missed since it began, or since
 // the ring left it behind.
+//
+// # Several instances
+//
+// Hubs of several processes tell each other, over a [Bus], what they announce
+// and what their steps write. A bus may lose, repeat and reorder what it carries,
+// so nothing of the above rests on it:
+//
+//   - A change is told in pieces only if it continues what all readers of the
+//     topic have: its revision is the next one after [topic.known], which a
+//     snapshot set and each change raises. One below is covered. One beyond a
+//     gap, also a change of this instance, is told by a snapshot.
+//   - A snapshot never moves what others are known to have: what it is ahead of
+//     may still be on its way to them.
+//   - What was lost without a trace is found by looking at the revisions in the
+//     database. A topic is behind if it has not come as far as the look before
+//     showed; what is only on its way has come that far by then.
+//   - Text of a step is placed, as here, by epoch and position, and a step by the
+//     number that its owner gave it. A piece that does not continue what is known
+//     is left out, and the owner is asked to repeat the step. Owners also say from
+//     time to time what they have written, so that an end that was lost is
+//     noticed.
+//   - A step is told with the newest revision that its owner had heard of. If
+//     this hub has heard of a later one, the step may be over: then a snapshot
+//     says whether it is. For the same reason a commit names the step that it
+//     commits; if readers were shown another one in its place, they begin anew.
+//
+// A hub keeps up with the topics that somebody watches here, and those that
+// somebody left within the last minute. Of others it forgets everything, and
+// whoever comes begins with a snapshot.
 package live
 
 import (
@@ -115,6 +144,7 @@ type Hub struct {
 	topics   map[string]*topic
 	dirty    map[string]int64 // topics whose status could not be read, and from which revision on it is wanted
 	hints    map[chat.SettingsKind]*hint
+	peers    *peers // nil while the hub is alone
 }
 
 // topic is what the hub knows of a topic, or of all statuses.
@@ -125,9 +155,18 @@ type topic struct {
 	published int64 // newest revision that was announced
 	floor     int64 // a snapshot below this revision is too old
 	statusRev int64 // newest revision of a status in the ring
+	topicRev  int64 // the same of what concerns those who watch all topics as well
+	removed   bool
 	turns     map[string]*turn
 	loading   bool // a goroutine reads snapshots for those that wait
 	touched   time.Time
+
+	// With other instances, what the ring holds is told by all of them.
+	followed    bool      // somebody watches, or did a moment ago
+	known       int64     // every reader has or gets all changes up to here; 0 if that is not known yet
+	statusKnown int64     // and the status of this revision, or of statusRev
+	early       []int64   // changes that were told since, while it is not known
+	wanted      time.Time // when the text of its steps was asked for
 }
 
 // New returns a running hub; Close ends it.
@@ -205,6 +244,10 @@ func (h *Hub) append(e entry, rings ...*topic) {
 func (h *Hub) forget(t *topic) {
 	h.seq++ // above every reader's place
 	t.ring.forget(h.seq)
+	t.known, t.early = 0, nil
+	if h.peers != nil && t == h.statuses {
+		h.peers.based, h.peers.told = false, map[string]told{}
+	}
 	t.wake()
 }
 
@@ -256,7 +299,7 @@ func (h *Hub) sweep(now time.Time) {
 
 func (t *topic) running() bool {
 	for _, tn := range t.turns {
-		if tn.step != nil || len(tn.progress) > 0 {
+		if !tn.remote && (tn.step != nil || len(tn.progress) > 0) {
 			return true
 		}
 	}

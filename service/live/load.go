@@ -21,6 +21,8 @@ type snapshot struct {
 	messages map[string]committed
 	// skip are the steps whose text the snapshot does not continue.
 	skip map[*step]bool
+	// revisions are those of the topics in a snapshot of all.
+	revisions map[string]int64
 }
 
 type committed struct {
@@ -105,6 +107,11 @@ func (h *Hub) loadOnce(t *topic) (done bool, err error) {
 	defer h.mu.Unlock()
 	if !gone {
 		if snap.revision < floor || t.ring.low > snap.from {
+			return false, errStale
+		}
+		if t == h.statuses {
+			h.base(snap.revisions)
+		} else if h.peers != nil && !t.settle(snap.revision) {
 			return false, errStale
 		}
 		snap.skipOvertaken(t)
@@ -210,6 +217,10 @@ func (h *Hub) readStatuses(ctx context.Context, snap *snapshot) error {
 	}
 	if topics == nil {
 		topics = []chat.Topic{}
+	}
+	snap.revisions = make(map[string]int64, len(topics))
+	for _, t := range topics {
+		snap.revisions[t.ID] = t.Revision
 	}
 	snap.data, err = chat.Marshal(statusesData{TopicID: h.statuses.id, Topics: topics, Complete: next == ""})
 	if err != nil {

@@ -25,22 +25,12 @@ func (h *Hub) Publish(ctx context.Context, c chat.Change) {
 	h.mu.Lock()
 	t := h.topic(c.TopicID)
 	h.flushAll(t)
-	late := c.Revision < t.published
-	t.published = max(t.published, c.Revision)
-	t.floor = max(t.floor, c.Revision)
-	switch {
-	case err != nil:
+	if err != nil {
 		h.unencodable(t, "change", err)
-	case c.Reset || late:
-		h.forget(t)
-	default:
-		for _, e := range events {
-			h.append(e, t)
-		}
 	}
-	if both.name != "" {
-		h.append(both, t, h.statuses)
-	}
+	reset := c.Reset || err != nil
+	h.tell(t, c.Revision, events, both, reset)
+	h.sayChange(t, c, events, both, reset)
 	if c.TopicRemoved {
 		delete(h.dirty, c.TopicID)
 	}
@@ -93,9 +83,8 @@ func (h *Hub) publishStatus(ctx context.Context, topicID string, revision int64)
 	if want, ok := h.dirty[topicID]; ok && st.Revision >= want {
 		delete(h.dirty, topicID)
 	}
-	if t := h.topic(topicID); st.Revision > t.statusRev { // else a newer one was quicker
-		t.statusRev = st.Revision
-		h.append(entry{revision: st.Revision, name: "status", data: data}, t, h.statuses)
+	if h.tellStatus(h.topic(topicID), st.Revision, data) {
+		h.say(signal{Kind: sayStatus, Topic: topicID, Revision: st.Revision, Events: []wireEvent{{"status", data}}})
 	}
 	return true
 }

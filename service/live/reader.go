@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,6 +76,7 @@ func (h *Hub) Subscribe(topics []string, statuses bool, lastID string) *Reader {
 
 // watch subscribes to the ring of t, from seq on if the client held it there.
 func (r *Reader) watch(t *topic, seq uint64, held bool) {
+	r.hub.follow(t)
 	s := &sub{reader: r, topic: t, index: len(t.subs), pos: r.hub.seq}
 	if held && t.ring.low <= seq {
 		s.state, s.pos, s.known = live, seq, true
@@ -174,7 +176,7 @@ func (r *Reader) gather(room []chat.LiveEvent) ([]chat.LiveEvent, error) {
 				}
 			}
 			s.state, s.pos, s.known = live, s.snap.from, true
-			s.revision, s.skip = s.snap.revision, s.snap.skip
+			s.revision, s.skip = s.snap.revision, maps.Clone(s.snap.skip)
 			s.snap = nil // its data is large and not needed again
 		case waiting:
 			whole = false
@@ -188,6 +190,11 @@ func (r *Reader) gather(room []chat.LiveEvent) ([]chat.LiveEvent, error) {
 
 	if r.merge(&size, take) {
 		cut = true
+	}
+	for _, s := range r.subs {
+		if s.skips(cut) { // who comes back is not known to skip anything
+			whole = false
+		}
 	}
 	if cut {
 		r.poke()
@@ -267,6 +274,19 @@ func (r *Reader) merge(size *int, take func(name string, data []byte, seq uint64
 		}
 	}
 	return cut
+}
+
+// skips reports whether text is still kept from the reader. When all has been
+// taken, that is so while one of the steps in question goes on.
+func (s *sub) skips(cut bool) bool {
+	if !cut {
+		for st := range s.skip {
+			if s.topic.turns[st.turn.id] != st.turn || st.turn.step != st {
+				delete(s.skip, st)
+			}
+		}
+	}
+	return len(s.skip) > 0
 }
 
 // wants reports whether the event is not in the snapshot already.

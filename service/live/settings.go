@@ -19,10 +19,17 @@ type hint struct {
 	again   bool  // changed since
 }
 
-// Settings tells everybody who watches all statuses that settings changed. The
-// first change is told at once; those that follow closely are joined into one
-// that is told a moment later. A change must be committed when it is told.
+// Settings tells everybody who watches all statuses, on every instance, that
+// settings were changed. The change must be committed by then.
 func (h *Hub) Settings(what chat.SettingsKind) {
+	h.Hint(what)
+	h.say(signal{Kind: saySettings, Settings: what})
+}
+
+// Hint tells everybody who watches all statuses here that there is something
+// new about settings. The first hint is told at once; those that follow closely
+// are joined into one that is told a moment later.
+func (h *Hub) Hint(what chat.SettingsKind) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	hi := h.hints[what]

@@ -10,9 +10,13 @@ import (
 
 // turn is a running turn as its readers see it.
 type turn struct {
+	id        string
 	messageID string
 	epoch     int64
-	step      *step // the one that the model writes now, nil if it writes none
+	remote    bool   // it runs on another instance
+	number    uint64 // of a remote one's last step
+	settled   bool   // what a remote one's last step wrote has been committed
+	step      *step  // the one that the model writes now, nil if it writes none
 	// ended is the step that was dropped last. If another begins in its place,
 	// what it showed was never committed.
 	ended    *step
@@ -27,6 +31,9 @@ type step struct {
 	base     int // position of its first part
 	revision int64
 	parts    []livePart
+	number   uint64 // of the steps of an owner the later ones have the higher
+	mute     bool   // other instances cannot be told of it
+	before   [2]int // its length, two looks ago and one look ago
 }
 
 // livePart is a part that is being written. The bytes of text are never
@@ -58,29 +65,57 @@ func (h *Hub) Begin(f chat.Fence, revision int64, position int) {
 	if tn != nil && tn.epoch > f.Epoch {
 		return
 	}
-	for id, other := range t.turns { // what is over needs no memory
-		if id != f.TurnID && other.step == nil && len(other.progress) == 0 {
-			delete(t.turns, id)
-		}
-	}
+	t.tidy(f.TurnID)
 	t.floor = max(t.floor, revision)
+	if t.known > 0 && t.known < revision { // what it builds on is told later
+		h.forget(t)
+	}
 	if tn != nil && tn.epoch == f.Epoch {
 		h.flush(t, tn)
-		if tn.step != nil {
-			tn.ended = tn.step
-		}
-		if tn.ended != nil && tn.ended.base == position {
+		if tn.showed(position) {
 			h.forget(t)
 		}
 	}
 	if tn != nil {
 		tn.pending, tn.progress = nil, nil // of an owner that has lost the turn
 	}
-	tn = &turn{messageID: f.MessageID, epoch: f.Epoch}
-	tn.step = &step{turn: tn, base: position, revision: revision}
+	tn = &turn{id: f.TurnID, messageID: f.MessageID, epoch: f.Epoch}
+	tn.step = &step{turn: tn, base: position, revision: revision, number: h.seq}
 	t.turns[f.TurnID] = tn
 	tn.step.parts = append(tn.step.parts, livePart{start: chat.StepStart{}})
 	h.emit(t, tn, delta{part: position, field: "text", start: chat.StepStart{}})
+}
+
+// tidy forgets what is over, but for the turn named. Of turns of other
+// instances some are kept: what was said of them may be said again.
+func (t *topic) tidy(turnID string) {
+	for id, tn := range t.turns {
+		if id != turnID && tn.step == nil && len(tn.progress) == 0 && (!tn.remote || len(t.turns) > keepTurns) {
+			delete(t.turns, id)
+		}
+	}
+}
+
+const keepTurns = 16
+
+// showed reports whether the turn's last step began at the position.
+func (tn *turn) showed(position int) bool {
+	last := tn.last()
+	return last != nil && last.base == position
+}
+
+// last is the step that runs, or ran last.
+func (tn *turn) last() *step {
+	if tn.step != nil {
+		return tn.step
+	}
+	return tn.ended
+}
+
+// end drops the text of the turn's step.
+func (tn *turn) end() {
+	tn.ended, tn.step = tn.step, nil
+	tn.ended.parts = nil
 }
 
 // Delta adds to the text of the open step. One that does not continue what is
@@ -130,7 +165,7 @@ func (h *Hub) Progress(f chat.Fence, position int, text string) {
 	tn := t.turns[f.TurnID]
 	switch {
 	case tn == nil || tn.epoch < f.Epoch:
-		tn = &turn{messageID: f.MessageID, epoch: f.Epoch}
+		tn = &turn{id: f.TurnID, messageID: f.MessageID, epoch: f.Epoch}
 		t.turns[f.TurnID] = tn
 	case tn.epoch > f.Epoch:
 		return
@@ -151,8 +186,8 @@ func (h *Hub) End(f chat.Fence) {
 		return
 	}
 	h.flush(t, tn)
-	tn.ended, tn.step = tn.step, nil
-	tn.ended.parts = nil
+	h.say(signal{Kind: sayEnd, Topic: f.TopicID, Turn: f.TurnID, Epoch: f.Epoch, Step: tn.step.number})
+	tn.end()
 }
 
 // open returns the turn if the fence's owner has a step open.
@@ -238,6 +273,7 @@ func (h *Hub) emit(t *topic, tn *turn, d delta) {
 		return
 	}
 	h.append(e, t)
+	h.sayDelta(t, tn, d)
 }
 
 // stepCopy is a step at one instant.

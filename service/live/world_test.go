@@ -209,6 +209,49 @@ func (w *world) Topics(context.Context, chat.Page) ([]chat.Topic, string, error)
 	return topics, "", nil
 }
 
+// Topic, Revisions and SettingsMarks are what hubs of other processes look at.
+
+func (w *world) Topic(_ context.Context, id string) (chat.Topic, error) {
+	w.pause()
+	if err := w.fails(); err != nil {
+		return chat.Topic{}, err
+	}
+	s, ok := w.read(id)
+	w.pause()
+	if !ok {
+		return s.Topic, chat.Gone("There is no topic %s any more.", id)
+	}
+	return s.Topic, nil
+}
+
+func (w *world) Revisions(context.Context, []string, int) ([]chat.TopicRevision, error) {
+	w.pause()
+	if err := w.fails(); err != nil {
+		return nil, err
+	}
+	var rows []chat.TopicRevision
+	w.mu.Lock()
+	for _, id := range w.order {
+		p := w.topics[id]
+		rows = append(rows, chat.TopicRevision{TopicID: id, Revision: p.snap.Revision, Removed: p.removed})
+	}
+	w.mu.Unlock()
+	w.pause()
+	return rows, nil
+}
+
+func (w *world) SettingsMarks(context.Context) (map[chat.SettingsKind]string, error) {
+	w.pause()
+	if err := w.fails(); err != nil {
+		return nil, err
+	}
+	marks := map[chat.SettingsKind]string{}
+	for _, what := range kinds {
+		marks[what] = fmt.Sprint(w.readSettings(what))
+	}
+	return marks, nil
+}
+
 // shown is the topic as every client must show it in the end: what is
 // committed, and the text of the open step.
 func (w *world) shown(id string) (chat.Snapshot, bool) {

@@ -19,6 +19,7 @@ type recorder struct {
 func (r *recorder) Begin(chat.Fence, int64, int) { r.mu.Lock(); r.open++; r.mu.Unlock() }
 func (r *recorder) End(chat.Fence)               {}
 func (r *recorder) Settings(chat.SettingsKind)   {}
+func (r *recorder) Hint(chat.SettingsKind)       {}
 func (r *recorder) Delta(chat.Fence, chat.Delta) { r.mu.Lock(); r.deltas++; r.mu.Unlock() }
 func (r *recorder) Progress(_ chat.Fence, _ int, text string) {
 	r.mu.Lock()
