@@ -34,13 +34,18 @@ func TestAToolThatIsAllowedForGoodIsNotAskedForAnyMore(t *testing.T) {
 	server, tools := box(t, svc, told, "t", "u")
 	one, two, three, other := ask(t, svc, store, tools[0]), ask(t, svc, store, tools[0]), ask(t, svc, store, tools[0]), ask(t, svc, store, tools[1])
 	unstored, _ := waiting(t, svc, store)
+	// A change in the settings leaves the cards that wait as they are.
+	if _, err := svc.UpdateMCPServer(t.Context(), server.ID, chat.MCPServerPatch{AutoApproveTools: &[]string{"u"}}, ada); err != nil {
+		t.Fatal(err)
+	}
+	told.hints()
 	if _, err := svc.Decide(t.Context(), one.topic, always(one), ada); err != nil {
 		t.Fatal(err)
 	}
 	if got := told.hints(); !slices.Equal(got, serversChanged) {
 		t.Errorf("watchers were told of %v", got)
 	}
-	if s, _ := told.Connected(server.ID); !slices.Equal(s.AutoApproveTools, []string{"t"}) {
+	if s, _ := told.Connected(server.ID); !slices.Equal(s.AutoApproveTools, []string{"u", "t"}) {
 		t.Errorf("applied %+v", s.Switches)
 	}
 	wakes := told.wakes

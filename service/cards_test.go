@@ -270,6 +270,19 @@ func TestTwoProcessesDoNotReplaceEachOthersCards(t *testing.T) {
 			t.Error("the other is still connected to it")
 		}
 	})
+	t.Run("when one switches a server off", func(t *testing.T) {
+		t.Parallel()
+		store, one, other, server := two(t)
+		_, tools := one.State(server.ID)
+		a := ask(t, one.Service, store, tools[0])
+		if _, err := one.UpdateMCPServer(t.Context(), server.ID, chat.MCPServerPatch{Disabled: ptr(true)}, ada); err != nil {
+			t.Fatal(err)
+		}
+		round(t, one.Service, one.told)
+		if id := rest(t, store, a.topic, other, one); id == a.approval {
+			t.Error("nobody asked about the tool that is not offered")
+		}
+	})
 	t.Run("when a yes comes to the one that is behind", func(t *testing.T) {
 		t.Parallel()
 		store, one, other, server := two(t)

@@ -74,6 +74,10 @@ func (s *scripted) EditPending(_ context.Context, topicID string, ids []string, 
 	return chat.Change{TopicID: topicID, Revision: 7}, nil
 }
 
+func (*scripted) MCPServers(context.Context) ([]chat.MCPServer, error) { return nil, nil }
+
+func (*scripted) DeleteMCPServer(context.Context, string, chat.Decider) error { return nil }
+
 // after lets time go by, and looks at what has been done by then.
 func (s *scripted) after(d time.Duration, look func()) {
 	time.Sleep(d)
@@ -195,6 +199,23 @@ func TestWhatRunCannotDoItTriesAgain(t *testing.T) {
 					t.Errorf("looked %d times", store.looks)
 				}
 			})
+		})
+	})
+}
+
+// What was given up after some minutes is begun again.
+func TestSettingsAreAppliedHoweverLongTheyCannotBe(t *testing.T) {
+	t.Parallel()
+	store := &scripted{}
+	inBubble(t, store, func(svc *service.Service, told *told) {
+		told.fails = 20
+		if err := svc.DeleteMCPServer(t.Context(), "x", ada); err != nil {
+			t.Fatal(err)
+		}
+		store.after(30*time.Minute, func() {
+			if told.fails != 0 || len(told.applied) != 1 {
+				t.Errorf("applied %d times, with %d failures to go", len(told.applied), told.fails)
+			}
 		})
 	})
 }

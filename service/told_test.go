@@ -183,7 +183,7 @@ func (t *told) count(of func() int) int {
 func (t *told) until(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	over := false
-	patience := time.AfterFunc(time.Minute, func() { t.heard(func() { over = true }) })
+	patience := time.AfterFunc(3*time.Minute, func() { t.heard(func() { over = true }) })
 	defer patience.Stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -40,7 +40,7 @@ func TestWhatWasAllowedEndsWithTheProgram(t *testing.T) {
 		{"another command, and what it asks for", process, chat.MCPServerPatch{Command: ptr("node"), DisabledAutoApproveTools: names("write")}, []string{"read", "new"}, false},
 
 		{"the same command", process, chat.MCPServerPatch{Command: ptr("npx"), Args: names("-y"), Dir: ptr("")}, []string{"read"}, true},
-		{"still no arguments", bare, chat.MCPServerPatch{Args: names()}, []string{"read"}, true},
+		{"still no arguments", bare, chat.MCPServerPatch{Args: &[]string{}}, []string{"read"}, true},
 		{"the address as it was shown", address, chat.MCPServerPatch{URL: ptr("https://a/mcp?key=•••")}, []string{"read"}, true},
 		{"another environment", process, chat.MCPServerPatch{Env: &values{"A": ptr("other"), "C": ptr("c")}}, []string{"read"}, true},
 		{"other headers", address, chat.MCPServerPatch{Headers: &values{"Authorization": ptr("other")}}, []string{"read"}, true},

@@ -129,13 +129,14 @@ func (s *session) call(ctx context.Context, server, tool string, input json.RawM
 		return chat.Result{}, notConnected(server, s.reason(err))
 	case neverBegan:
 		return chat.Result{}, notConnected(server, s.reason(cause))
+	// Whatever ended the session since, or the call: this was said before.
+	case refused && answered && isFinal(refusal.Code):
+		return s.failed("The tool server refused the call: %s (error %d).", strings.TrimSuffix(refusal.Message, "."), refusal.Code), nil
 	case cause != nil && (errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded)):
 		return unknown("The call was stopped while it ran"), nil
 	case cause == nil && asked:
 		return s.failed("The tool asked for something that it did not get, and did not go on: %s.", question.why), nil
-	case cause == nil && refused && answered && isFinal(refusal.Code):
-		return s.failed("The tool server refused the call: %s (error %d).", strings.TrimSuffix(refusal.Message, "."), refusal.Code), nil
-	case cause == nil && why != "":
+	case why != "":
 		return unknown("The call got no result (" + s.secrets.text(why, maxReason) + ")"), nil
 	case cause == nil && answered && !refused && !errors.Is(err, sdk.ErrConnectionClosed):
 		return unknown("The tool server's answer cannot be read"), nil

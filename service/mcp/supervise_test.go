@@ -250,6 +250,7 @@ func TestCloseEndsCalls(t *testing.T) {
 		if _, err := c.Tools(t.Context()); !errors.Is(err, chat.ErrUnavailable) {
 			t.Errorf("tools of a closed client gave %v", err)
 		}
+		c.set(chat.ServerState{Phase: chat.ServerReady}, nil) // as a connection that was made in this instant
 		if s := state(c); s.Phase != chat.ServerFailed || s.Error != "it is being changed" {
 			t.Errorf("a closed client is %+v", s)
 		}
