@@ -9,15 +9,17 @@ import (
 	"github.com/assent-chat/assent/service/chat"
 )
 
-// MCPServers are those that another instance has added.
-func (s *scripted) MCPServers(context.Context) ([]chat.MCPServer, error) {
+// elsewhere is a store to which another instance has added a server.
+type elsewhere struct{ *scripted }
+
+func (elsewhere) MCPServers(context.Context) ([]chat.MCPServer, error) {
 	return []chat.MCPServer{{ID: "b", Name: "added elsewhere", Source: chat.SourceBuiltIn}}, nil
 }
 
 func TestServersThatWereChangedElsewhereAreApplied(t *testing.T) {
 	for name, fails := range map[string]int{"at once": 0, "when that is possible": 2} {
 		t.Run(name, func(t *testing.T) {
-			store := &scripted{}
+			store := elsewhere{&scripted{}}
 			inBubble(t, store, func(svc *service.Service, told *told) {
 				told.mu.Lock()
 				told.fails = fails
@@ -28,8 +30,8 @@ func TestServersThatWereChangedElsewhereAreApplied(t *testing.T) {
 					if len(told.applied) == 0 || told.applied[len(told.applied)-1][0].Name != "added elsewhere" {
 						t.Errorf("applied %+v", told.applied)
 					}
-					if len(told.hints) == 0 || len(told.settings) != 0 {
-						t.Errorf("hints %v, and to all instances %v", told.hints, told.settings)
+					if len(told.hinted) == 0 || len(told.settings) != 0 {
+						t.Errorf("hints %v, and to all instances %v", told.hinted, told.settings)
 					}
 				})
 			})
@@ -41,8 +43,16 @@ func TestServersThatWereChangedElsewhereAreApplied(t *testing.T) {
 // is connected here.
 func TestAServerThatIsNotConnectedHereYetIsStarting(t *testing.T) {
 	t.Parallel()
-	svc, _, _ := newService(t)
-	if info, err := svc.MCPServer(t.Context(), "workspace"); err != nil || info.State.Phase != chat.ServerStarting {
-		t.Errorf("got %+v, %v", info.State, err)
+	svc, store, _ := newService(t)
+	made, err := store.CreateMCPServers(t.Context(), []chat.MCPServer{
+		{Name: "on", Transport: chat.TransportStdio, Command: "x"}, {Name: "off", Transport: chat.TransportStdio, Command: "x", Disabled: true},
+	}, ada)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []chat.ServerPhase{chat.ServerStarting, chat.ServerDisabled} {
+		if info, err := svc.MCPServer(t.Context(), made[i].ID); err != nil || info.State.Phase != want {
+			t.Errorf("%s: got %+v, %v", made[i].Name, info.State, err)
+		}
 	}
 }

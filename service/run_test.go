@@ -88,7 +88,7 @@ func (s *scripted) after(d time.Duration, look func()) {
 }
 
 // inBubble runs a service for some time.
-func inBubble(t *testing.T, store *scripted, test func(svc *service.Service, told *told)) {
+func inBubble(t *testing.T, store service.Store, test func(svc *service.Service, told *told)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		told := newTold()
@@ -245,8 +245,8 @@ func TestCardsAreLookedAtNowAndThen(t *testing.T) {
 	store := &scripted{}
 	inBubble(t, store, func(_ *service.Service, told *told) {
 		store.after(150*time.Second, func() {
-			if store.looks != 2 || len(told.settings) != 0 {
-				t.Errorf("looked %d times, and watchers were told of %v", store.looks, told.settings)
+			if store.looks != 2 || len(told.hinted) != 0 {
+				t.Errorf("looked %d times, and watchers were told of %v", store.looks, told.hinted)
 			}
 		})
 	})
@@ -265,8 +265,8 @@ func TestToolsThatChangeOftenAreOneRound(t *testing.T) {
 		}
 		close(free)
 		store.after(0, func() {
-			if store.looks != 2 || len(told.settings) != 2 {
-				t.Errorf("looked %d times, and told watchers %d times", store.looks, len(told.settings))
+			if store.looks != 2 || len(told.hinted) != 2 {
+				t.Errorf("looked %d times, and told watchers %d times", store.looks, len(told.hinted))
 			}
 		})
 	})

@@ -82,9 +82,9 @@ func running(t *testing.T, svc *service.Service) {
 func round(t *testing.T, svc *service.Service, told *told) {
 	t.Helper()
 	for range 3 { // one that had begun, one that is whole, one after it
-		before := told.count(func() int { return len(told.settings) })
+		before := told.count(func() int { return len(told.hinted) })
 		svc.ToolsChanged()
-		told.until(t, "a round of Run", func() bool { return len(told.settings) > before })
+		told.until(t, "a round of Run", func() bool { return len(told.hinted) > before })
 	}
 }
 

@@ -20,7 +20,7 @@ type told struct {
 	news     *sync.Cond // of everything below
 	changes  []chat.Change
 	settings []chat.SettingsKind
-	hints    []chat.SettingsKind // to this instance
+	hinted   []chat.SettingsKind // to this instance
 	wakes    int
 	canceled []chat.Epochs
 	answered []string
@@ -62,7 +62,7 @@ func (t *told) Settings(what chat.SettingsKind) {
 	t.heard(func() { t.settings = append(t.settings, what) })
 }
 func (t *told) Hint(what chat.SettingsKind) {
-	t.heard(func() { t.hints = append(t.hints, what) })
+	t.heard(func() { t.hinted = append(t.hinted, what) })
 }
 func (t *told) Wake() { t.heard(func() { t.wakes++ }) }
 func (t *told) Cancel(stopped chat.Epochs) {
