@@ -13,13 +13,9 @@ import (
 
 // openBus connects instances that share a database. A SQLite file has one
 // process, and so no bus.
-func openBus(c config, log *slog.Logger) (*bus.Postgres, error) {
+func openBus(c config, key []byte, log *slog.Logger) (*bus.Postgres, error) {
 	if c.DatabaseURL == "" {
 		return nil, nil
-	}
-	key, err := secretKey(c)
-	if err != nil {
-		return nil, err
 	}
 	return bus.OpenPostgres(bus.PostgresOptions{URL: c.DatabaseURL, Dialer: repository.Dialer(0), Key: key, Logger: log})
 }

@@ -81,7 +81,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	}
 	servers := &toolServers{workspace: workspace, extra: extra, manager: manager, catalogue: catalogue, log: log}
 
-	peers, err := openBus(c, log)
+	peers, err := openBus(c, key, log)
 	if err != nil {
 		return err
 	}
