@@ -96,8 +96,9 @@ func TestAnApprovedCallDoesNotRunOnAnotherTool(t *testing.T) {
 		b, server := w.boxed(boxCall("note", "a"), boxCall("look", "b"))
 		topic := w.waits()
 		w.approve(topic, "a") // waits for its sibling
+		card := w.card(topic, "b")
 		w.want(200, "PATCH", serverPath(server.ID), map[string]any{"headers": map[string]any{"X-Place": "elsewhere"}})
-		w.replaced(topic, w.card(topic, "b"))
+		w.replaced(topic, card)
 		w.server(server.ID, chat.ServerReady)
 		w.approve(topic, "b")
 		w.until(topic, chat.TopicDone)

@@ -117,12 +117,9 @@ type topicTools struct {
 // Tools lists what can be listed: a server that does not answer must not stop
 // a turn that needs none of its tools.
 func (t topicTools) Tools(ctx context.Context, topic chat.Topic) ([]chat.Tool, error) {
-	tools, err := t.Catalogue.Tools(ctx)
+	tools, err := t.ToolsOf(ctx, topic.MCPServerIDs)
 	if err != nil {
 		t.log.WarnContext(ctx, "some tools cannot be listed", slog.Any("error", err))
-	}
-	if topic.MCPServerIDs != nil {
-		tools = slices.DeleteFunc(tools, func(tool chat.Tool) bool { return !slices.Contains(topic.MCPServerIDs, tool.ServerID) })
 	}
 	return tools, nil
 }
