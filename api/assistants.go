@@ -20,7 +20,7 @@ type newAssistant struct {
 type assistantPatch struct {
 	Name         *string    `json:"name" validate:"omitnil,notblank,max=100"`
 	Description  *string    `json:"description" validate:"omitnil,max=1000"`
-	Model        *string    `json:"model" validate:"omitnil,min=1,max=200"`
+	Model        *string    `json:"model" validate:"omitnil,max=200"`
 	SystemPrompt *string    `json:"systemPrompt" validate:"omitnil,max=100000"`
 	MCPServerIDs **[]string `json:"mcpServerIds" validate:"omitnil,max=100,dive,min=1,max=64"`
 	Mode         *chat.Mode `json:"mode" validate:"omitnil,oneof=ask-all default trusted-read-only"`

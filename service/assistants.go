@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -19,9 +18,10 @@ func (s *Service) Assistant(ctx context.Context, id string) (chat.Assistant, err
 
 // CreateAssistant adds an assistant.
 func (s *Service) CreateAssistant(ctx context.Context, n chat.NewAssistant) (chat.Assistant, error) {
-	n.Model = cmp.Or(n.Model, s.opt.DefaultModel)
-	if err := s.opt.CheckModel(n.Model); err != nil {
-		return chat.Assistant{}, err
+	if n.Model != "" { // none is the default, whatever that is when a topic starts
+		if err := s.opt.CheckModel(n.Model); err != nil {
+			return chat.Assistant{}, err
+		}
 	}
 	if err := s.checkServers(ctx, n.MCPServerIDs); err != nil {
 		return chat.Assistant{}, err
@@ -37,7 +37,7 @@ func (s *Service) CreateAssistant(ctx context.Context, n chat.NewAssistant) (cha
 // UpdateAssistant changes an assistant. Its mode holds at once, also in topics
 // that started from it.
 func (s *Service) UpdateAssistant(ctx context.Context, id string, p chat.AssistantPatch) (chat.Assistant, error) {
-	if p.Model != nil {
+	if p.Model != nil && *p.Model != "" {
 		if err := s.opt.CheckModel(*p.Model); err != nil {
 			return chat.Assistant{}, err
 		}

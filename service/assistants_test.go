@@ -26,7 +26,7 @@ func TestAssistantsAreAddedChangedAndDeleted(t *testing.T) {
 		}
 	}
 	a, err := svc.CreateAssistant(t.Context(), chat.NewAssistant{Name: "b", MCPServerIDs: []string{server.ID, "workspace"}})
-	if err != nil || a.Model != "demo/guide" || a.Mode != chat.ModeDefault || a.Version != 1 {
+	if err != nil || a.Model != "" || a.Mode != chat.ModeDefault || a.Version != 1 {
 		t.Fatalf("got %+v, %v", a, err)
 	}
 	hinted()

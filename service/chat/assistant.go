@@ -11,7 +11,7 @@ type Assistant struct {
 	ID           string `json:"id"`
 	Name         string `json:"name"`
 	Description  string `json:"description,omitempty"` // for the person who chooses
-	Model        string `json:"model"`
+	Model        string `json:"model,omitempty"`       // absent is the default model of the day
 	SystemPrompt string `json:"systemPrompt,omitempty"`
 	// MCPServerIDs are the servers; absent is every server, empty is none.
 	MCPServerIDs []string  `json:"mcpServerIds,omitzero"`

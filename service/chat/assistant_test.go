@@ -41,9 +41,9 @@ func TestServersOfAnAssistantAsClientsSeeThem(t *testing.T) {
 	t.Parallel()
 	const zero = `"createdAt":"0001-01-01T00:00:00Z","updatedAt":"0001-01-01T00:00:00Z"}`
 	for want, ids := range map[string][]string{ // absent is every server, empty is none
-		`{"id":"a","name":"A","model":"","mode":"default","version":1,` + zero:                      nil,
-		`{"id":"a","name":"A","model":"","mcpServerIds":[],"mode":"default","version":1,` + zero:    {},
-		`{"id":"a","name":"A","model":"","mcpServerIds":["s"],"mode":"default","version":1,` + zero: {"s"},
+		`{"id":"a","name":"A","mode":"default","version":1,` + zero:                      nil,
+		`{"id":"a","name":"A","mcpServerIds":[],"mode":"default","version":1,` + zero:    {},
+		`{"id":"a","name":"A","mcpServerIds":["s"],"mode":"default","version":1,` + zero: {"s"},
 	} {
 		got, err := chat.Marshal(chat.Assistant{ID: "a", Name: "A", Mode: chat.ModeDefault, Version: 1, MCPServerIDs: ids})
 		if err != nil || string(got) != want {

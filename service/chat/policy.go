@@ -367,6 +367,6 @@ type AlwaysAllow struct {
 
 // AlwaysAllowRule says what changes if a tool is allowed for good.
 func AlwaysAllowRule(tool, server string) string {
-	return "The tool “" + tool + "” of the server “" + server + "” runs without asking: it is taken off the server's disabledAutoApproveTools. " +
-		"This holds in every chat and for every input. Deny rules, ask rules and chats that ask for everything still come first."
+	return "From now on the tool “" + tool + "” of the server “" + server + "” runs without asking, in every chat and with every input: " +
+		"it is taken off the list of the server's tools that ask (disabledAutoApproveTools). Deny rules, ask rules and chats that ask for everything still come first."
 }

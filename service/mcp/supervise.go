@@ -39,7 +39,7 @@ var errRestarted = errors.New("restarted")
 // run keeps the server connected until ctx ends.
 func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
-	log := c.options.Logger.With(slog.String("server_id", c.ID()))
+	log := c.options.Logger.With(slog.String("server_id", c.ID()), slog.String("server", c.Name()))
 	backoff, protocol := c.options.MinBackoff, ""
 	for {
 		began := time.Now()

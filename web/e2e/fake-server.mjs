@@ -346,7 +346,7 @@ export function fill(server) {
     return part
   }
   const rule = (tool, server) =>
-    `The tool “${tool}” of the server “${server}” runs without asking: it is taken off the server's disabledAutoApproveTools. This holds in every chat and for every input. Deny rules, ask rules and chats that ask for everything still come first.`
+    `From now on the tool “${tool}” of the server “${server}” runs without asking, in every chat and with every input: it is taken off the list of the server's tools that ask (disabledAutoApproveTools). Deny rules, ask rules and chats that ask for everything still come first.`
   server.addTopic('lasting', 'Cards that can be allowed for good', {
     status: 'awaiting-approval',
     messages: [

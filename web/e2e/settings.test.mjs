@@ -313,7 +313,7 @@ describe('always allow', () => {
     await first(page).getByRole('button', { name: 'Always allow…' }).waitFor()
     await typed(page)
     await page.keyboard.press('Enter')
-    await first(page).getByText('The rule that this makes').waitFor()
+    await first(page).getByText('What this changes').waitFor()
     await first(page).getByText('2 other calls that wait now run with it').waitFor()
     assert.deepEqual(await axe(page), [])
     await shot(page, 'always-allow')
@@ -330,7 +330,7 @@ describe('always allow', () => {
     await first(page).getByRole('button', { name: 'Approve and always allow' }).click()
     await count(cards(page), 3)
     assert.deepEqual(JSON.parse(server.decisions[0]), { approvalId: id, approved: true, remember: 'always-allow' })
-    await page.getByText('You allowed write_file for good here.').waitFor()
+    await page.getByText('You allowed write_file for good, in every chat.').waitFor()
   })
 
   it('can be had on a telephone: both the call and the rule are seen before it is given', async () => {
@@ -349,7 +349,7 @@ describe('always allow', () => {
       await item.waitFor()
       assert.equal(await inView(item), true)
       await tap(item)
-      await first(page).getByText('The rule that this makes').waitFor()
+      await first(page).getByText('What this changes').waitFor()
       assert.equal(await overflow(page), 0)
       const confirm = first(page).getByRole('button', { name: 'Approve and always allow' })
       for (let i = 0; i < 3 && server.decisions.length === 0; i++) {

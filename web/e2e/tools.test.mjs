@@ -155,7 +155,7 @@ describe('always allow', () => {
     await count(cards(page), 0)
     await status(page, 'Done')
     await page.locator('.line', { hasText: 'write_file done for-good2.txt' }).filter({ hasText: 'by rule “auto-approve”' }).waitFor()
-    await page.getByText('You allowed write_file for good here.').waitFor()
+    await page.getByText('You allowed write_file for good, in every chat.').waitFor()
     await shot(page, 'real-always-allowed')
     await page.getByRole('button', { name: 'Ask again from now on' }).click()
     await page.getByText('write_file is asked for again from now on.').waitFor()
@@ -163,7 +163,7 @@ describe('always allow', () => {
     await page.getByText('History').click()
     await page.getByText('write_file: Run without asking.').waitFor()
     await page.getByRole('button', { name: 'a card' }).click()
-    await page.getByText('You allowed write_file for good here.').waitFor()
+    await page.getByText('You allowed write_file for good, in every chat.').waitFor()
   })
 })
 

@@ -7,7 +7,7 @@ import { useFeed } from './feed'
 import { navigate, pathOf } from './router'
 import { visibleText } from './text/visible'
 import { carryFocus, Composer, storeDraft } from './thread/Composer'
-import { ModelPicker } from './thread/ModelPicker'
+import { ModelPicker, useModels } from './thread/ModelPicker'
 import { Icon } from './ui/Icon'
 import { Visible } from './text/Visible'
 
@@ -24,10 +24,14 @@ export function NewTopic({ onMenu }: { onMenu(): void }) {
   const feed = useFeed()
   const empty = useStore(feed.store, (s) => s.listed && Object.keys(s.topics).length === 0)
   const [model, setModel] = useState<string>()
+  const { models } = useModels()
   const assistants = useAssistants() ?? []
   const [assistantId, setAssistantId] = useState<string>()
   // One that was deleted since is not chosen any more.
   const assistant = assistants.find((a) => a.id === assistantId)
+  // The examples are for the demo model: another one has other tools and ways.
+  const chosen = model ?? assistant?.model
+  const demo = chosen ? chosen.startsWith('demo/') : (models ?? []).every((m) => m.name.startsWith('demo/'))
   const [filled, setFilled] = useState(0)
   // A topic whose first message did not get through is used by the next attempt.
   const made = useRef<{ id: string; of: string }>(undefined)
@@ -60,23 +64,27 @@ export function NewTopic({ onMenu }: { onMenu(): void }) {
               {assistant.description && <>: <Visible text={assistant.description} /></>}
             </p>
           )}
-          <h3>Some requests that the demo model understands</h3>
-          <ul className="examples">
-            {examples.map(([text, what]) => (
-              <li key={text}>
-                <button
-                  type="button"
-                  onClick={() => {
-                    storeDraft('new', text)
-                    setFilled((n) => n + 1)
-                  }}
-                >
-                  <span>{text}</span>
-                  <small>{what}</small>
-                </button>
-              </li>
-            ))}
-          </ul>
+          {demo && (
+            <>
+              <h3>Some requests that the demo model understands</h3>
+              <ul className="examples">
+                {examples.map(([text, what]) => (
+                  <li key={text}>
+                    <button
+                      type="button"
+                      onClick={() => {
+                        storeDraft('new', text)
+                        setFilled((n) => n + 1)
+                      }}
+                    >
+                      <span>{text}</span>
+                      <small>{what}</small>
+                    </button>
+                  </li>
+                ))}
+              </ul>
+            </>
+          )}
         </div>
       </div>
       <div className="dock">

@@ -1988,8 +1988,8 @@ export interface components {
             name: string;
             /** @description For the person who chooses. */
             description?: string;
-            /** @description `provider/model`. */
-            model: string;
+            /** @description `provider/model`. Absent: the server's default model, whatever that is when a topic starts. */
+            model?: string;
             systemPrompt?: string;
             /** @description The tool servers that its topics may use. Empty: none. Absent: all. */
             mcpServerIds?: string[];
@@ -2017,6 +2017,7 @@ export interface components {
         AssistantPatch: {
             name?: string;
             description?: string;
+            /** @description Empty: the default model, whatever that is when a topic starts. */
             model?: string;
             systemPrompt?: string;
             mcpServerIds?: components["schemas"]["AssistantServers"];

@@ -53,13 +53,13 @@ export function AlwaysAllowPanel({ offer, id, focus }: { offer: Offer; id: strin
       {allow && (
         <>
           <p className="always-title">
-            <strong>The rule that this makes</strong>
+            <strong>What this changes</strong>
           </p>
           <blockquote><Visible text={allow.rule} /></blockquote>
           <p className={allow.effective ? 'always-effect' : 'always-effect warn'}>
             <Icon name={allow.effective ? 'check' : 'warning'} />{' '}
             <span>
-              {allow.effective ? 'Calls like this one will run at once from now on. ' : 'Calls like this one will be asked for even so. '}
+              {allow.effective ? 'Nothing else keeps calls like this one waiting. ' : 'Calls like this one will be asked for even so. '}
               <Visible text={allow.why} />
             </span>
           </p>

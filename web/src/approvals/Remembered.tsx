@@ -45,7 +45,7 @@ export function Remembered({ part, me }: { part: ToolPart; me: string | undefine
         ) : did === 'asked' ? (
           <><Visible text={tool} /> was not allowed for good any more; nothing had to be changed.</>
         ) : (
-          <>{by === undefined ? 'Somebody' : by === me ? 'You' : <Visible text={by} />} allowed <Visible text={tool} /> for good{did === 'runs' ? ' again' : ' here'}.</>
+          <>{by === undefined ? 'Somebody' : by === me ? 'You' : <Visible text={by} />} allowed <Visible text={tool} /> for good{did === 'runs' ? ' again' : ', in every chat'}.</>
         )}
       </span>
       {serverId !== undefined && (

@@ -52,7 +52,7 @@ describe('always allow', () => {
     show(part())
     await open()
     const panel = screen.getByRole('group', { name: 'Always allow' })
-    for (const words of [allow.rule, 'Calls like this one will run at once from now on.', allow.why, 'Another call that waits now runs with it']) expect(panel.textContent).toContain(words)
+    for (const words of [allow.rule, 'Nothing else keeps calls like this one waiting.', allow.why, 'Another call that waits now runs with it']) expect(panel.textContent).toContain(words)
     expect(document.activeElement).toBe(panel)
     expect(decided()).toEqual([])
     await tick()
@@ -191,7 +191,7 @@ describe('a call that was allowed for good', () => {
       return [200, now]
     }
     render(<Line part={settled()} me="ada" progress={undefined} />)
-    expect(screen.getByRole('status').textContent).toContain('grace allowed write for good here.')
+    expect(screen.getByRole('status').textContent).toContain('grace allowed write for good, in every chat.')
     expect(screen.getByRole('link').getAttribute('href')).toBe('/settings/servers/s1')
     await act(async () => void fireEvent.click(screen.getByRole('button', { name: 'Ask again from now on' })))
     await tick(0)

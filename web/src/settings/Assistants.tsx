@@ -64,7 +64,7 @@ export function Assistants() {
               </div>
               {a.description && <p><Visible text={a.description} /></p>}
               <p className="note">
-                <code><Visible text={a.model} /></code> · <Visible text={toolsOf(a, servers.data)} />
+                {a.model ? <code><Visible text={a.model} /></code> : 'the default model'} · <Visible text={toolsOf(a, servers.data)} />
               </p>
               {a.systemPrompt && (
                 <details className="history">

@@ -127,7 +127,7 @@ export function ServerForm({ server, onSaved, onCancel }: ServerFormProps) {
 /** The program and the arguments that a line stands for. */
 function Preview({ line }: { line: string }) {
   const { words, hint } = split(line)
-  if (words.length === 0) return <>As you would type it in a terminal; quotes hold spaces together. No shell is run. It is shown to everybody who signs in: secrets belong in the environment.</>
+  if (words.length === 0) return <>As you would type it in a terminal; quotes hold spaces together. No shell is run. The owner sees it here, and other users of the machine can: secrets belong in the environment.</>
   return (
     <>
       <span className="words">

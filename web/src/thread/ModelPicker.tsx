@@ -11,8 +11,8 @@ function load(): Promise<Model[]> {
   return cached
 }
 
-/** The model that answers from the next turn on. */
-export function ModelPicker({ value, onChange }: { value: string | undefined; onChange(model: string): void }) {
+/** The models that there are, once they are known. */
+export function useModels(): { models: Model[] | undefined; failed: boolean } {
   const [models, setModels] = useState<Model[]>()
   const [failed, setFailed] = useState(false)
   useEffect(() => {
@@ -25,6 +25,12 @@ export function ModelPicker({ value, onChange }: { value: string | undefined; on
       alive = false
     }
   }, [])
+  return { models, failed }
+}
+
+/** The model that answers from the next turn on. */
+export function ModelPicker({ value, onChange }: { value: string | undefined; onChange(model: string): void }) {
+  const { models, failed } = useModels()
   if (failed && !value) return <span className="note">The models could not be listed.</span>
   const names = new Set(models?.map((m) => m.name))
   const chosen = value ?? ''
