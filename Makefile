@@ -3,13 +3,15 @@
 GO           ?= go
 FUZZTIME     ?= 20s
 KILL_ROUNDS  ?= 200
+CHAOS_SECONDS ?= 600
+CHAOS_SEEDS   ?= 1 2 3
 GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # What npm brings may hold Go files; they are not ours to format.
 GO_FILES      = find . -name '*.go' -not -path './web/node_modules/*'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the parts of "test" go in order, and a small machine is busy enough
-.PHONY: help run test install test-go test-web lint bench kill fuzz web clean
+.PHONY: help run test install test-go test-web lint bench kill chaos fuzz web clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +28,7 @@ test-go: ## formatting, vet and all Go tests with the race detector
 	@unformatted="$$($(GO_FILES) -print0 | xargs -0 gofmt -l)" && \
 		if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags chaos ./cmd/assent
 	$(GO) test -race -count=1 -p 2 -timeout 20m ./...
 	$(GO) test -count=1 -run TestConvergence ./service/live
 
@@ -43,6 +46,12 @@ bench: ## all benchmarks, those of the store on a PostgreSQL that waits for its 
 
 kill: ## the tests that kill the server, many rounds (KILL_ROUNDS=200)
 	ASSENT_KILL_ROUNDS=$(KILL_ROUNDS) $(GO) test -count=1 -run TestKill ./cmd/assent -timeout 60m
+
+chaos: ## several servers in bad weather, per seed (CHAOS_SEEDS="1 2 3" CHAOS_SECONDS=600)
+	@for seed in $(CHAOS_SEEDS); do \
+		ASSENT_CHAOS_SEED=$$seed ASSENT_CHAOS_SECONDS=$(CHAOS_SECONDS) \
+			$(GO) test -tags chaos -count=1 -v -run 'TestChaos$$' ./cmd/assent -timeout 60m || exit 1; \
+	done
 
 fuzz: ## each fuzz target for a short time (FUZZTIME=20s)
 	@$(GO_FILES) -name '*_test.go' -print0 | xargs -0 grep -Ho '^func Fuzz[A-Za-z0-9_]*' | \

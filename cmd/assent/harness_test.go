@@ -29,6 +29,7 @@ import (
 
 const (
 	childEnv  = "ASSENT_TEST_CHILD" // set: this test binary is a server, see child
+	slowEnv   = "ASSENT_TEST_SLOW"  // how long every call of the child's probe takes
 	fakeModel = "fake/m"
 	patience  = 60 * time.Second // for what must happen at some time; never a measure
 )
@@ -49,6 +50,9 @@ func child() int {
 	if err == nil {
 		var p *probe
 		if p, err = newProbe(os.Getenv("ASSENT_TEST_PROBE")); err == nil {
+			p.slow, err = time.ParseDuration(orElse(os.Getenv(slowEnv), "0s"))
+		}
+		if err == nil {
 			err = serve(ctx, c, []llm.Provider{{ID: "fake", Title: "Fake", BaseURL: os.Getenv("ASSENT_TEST_MODEL")}}, os.Stdout, c.logger(os.Stderr), p)
 		}
 	}
@@ -183,9 +187,7 @@ func (w *world) start() {
 // spawn runs the server in a process of its own, to be killed.
 func (w *world) spawn() {
 	w.t.Helper()
-	cmd := exec.Command(os.Args[0], w.args()...)
-	cmd.Env = append(os.Environ(), childEnv+"=1", "ASSENT_TEST_MODEL="+w.modelURL(), "ASSENT_TEST_PROBE="+w.probe.dir)
-	p, err := startCommand(w.t.Context(), cmd, filepath.Join(w.dir, "data"), testWriter{w.t}, w.printed.add)
+	p, err := w.launch()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -193,6 +195,13 @@ func (w *world) spawn() {
 	w.ready(p.base)
 	w.stop = sync.OnceFunc(p.kill)
 	w.t.Cleanup(w.stop)
+}
+
+// launch runs the server in a process of its own and gives it to the caller.
+func (w *world) launch() (*process, error) {
+	cmd := exec.Command(os.Args[0], w.args()...)
+	cmd.Env = append(os.Environ(), childEnv+"=1", "ASSENT_TEST_MODEL="+w.modelURL(), "ASSENT_TEST_PROBE="+w.probe.dir)
+	return startCommand(w.t.Context(), cmd, filepath.Join(w.dir, "data"), testWriter{w.t}, w.printed.add)
 }
 
 // kill ends the spawned server as a crash would.

@@ -31,6 +31,7 @@ type probe struct {
 	mu  sync.Mutex
 	// text is the schema of the member "text"; {"type":"string"} if empty.
 	text string
+	slow time.Duration // how long every call takes at least
 }
 
 // change gives every tool another schema for "text", as a new version of the
@@ -79,6 +80,9 @@ func (p *probe) Call(ctx context.Context, tool string, input json.RawMessage, pr
 		return chat.Result{}, err
 	}
 	progress("begun")
+	if p.slow > 0 && !pause(ctx, p.slow) {
+		return chat.Result{}, ctx.Err()
+	}
 	if in.Hold {
 		// The log and the release are files, so that the test can be in another
 		// process than the tool, and survive it.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,18 +42,31 @@ func (w *world) open(lastID string, read func(io.Reader) io.Reader, topics ...st
 }
 
 func (b *tab) connect(lastID string) {
-	ctx, cancel := context.WithCancel(context.Background())
-	req, err := http.NewRequestWithContext(ctx, "GET", b.w.base+"/events?topic="+strings.Join(b.topics, "&topic="), nil)
-	if err != nil {
+	if err := b.dial(http.DefaultClient, b.w.base, b.w.token, lastID); err != nil {
 		b.w.t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+b.w.token)
+}
+
+// dial connects to the server at base. After an error there is nothing to leave.
+func (b *tab) dial(by *http.Client, base, token, lastID string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, "GET", base+"/events?topic="+strings.Join(b.topics, "&topic="), nil)
+	if err != nil {
+		cancel()
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
 	if lastID != "" {
 		req.Header.Set("Last-Event-ID", lastID)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil || resp.StatusCode != 200 {
-		b.w.t.Fatalf("open a tab: %v %v", resp, err)
+	resp, err := by.Do(req)
+	if err != nil {
+		cancel()
+		return fmt.Errorf("open a tab: %w", err)
+	}
+	if resp.StatusCode != 200 {
+		cancel()
+		return errors.Join(fmt.Errorf("open a tab: %s", resp.Status), resp.Body.Close())
 	}
 	b.close, b.done = cancel, make(chan struct{})
 	body := io.Reader(resp.Body)
@@ -88,6 +102,7 @@ func (b *tab) connect(lastID string) {
 			}
 		}
 	}(b.done)
+	return nil
 }
 
 func (b *tab) leave() {
