@@ -109,6 +109,18 @@ func (p *probe) Call(ctx context.Context, tool string, input json.RawMessage, pr
 	return chat.Result{Outcome: chat.OutcomeOK, Output: out}, err
 }
 
+// pause waits, and says whether to go on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 func (p *probe) path(name string) string {
 	return filepath.Join(p.dir, strings.NewReplacer("/", "_", "\\", "_").Replace(name))
 }
