@@ -150,7 +150,7 @@ func deltas(b *testing.B, others int) {
 		end += len("word ")
 		near = append(near, here.until(b, end).Sub(began))
 		far = append(far, there.until(b, end).Sub(began))
-		time.Sleep(25 * time.Millisecond) // each goes out by itself, as at the pace of a model
+		<-time.After(25 * time.Millisecond) // of quiet: each goes out by itself, as at the pace of a model
 	}
 	slices.Sort(near)
 	slices.Sort(far)
