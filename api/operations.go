@@ -17,12 +17,20 @@ func healthz(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// readyz asks the database. Why it does not answer is for the log, not for
-// whoever asks.
+// readyz asks the database. It says why it is of no use in a sentence for
+// anybody; the error itself is for the log.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) error {
+	if a.leaving.Load() {
+		w.Header().Set("Retry-After", "5")
+		return newProblem(http.StatusServiceUnavailable, "The server is leaving.")
+	}
 	if err := a.svc.Ping(r.Context()); err != nil {
 		w.Header().Set("Retry-After", "5")
-		return fmt.Errorf("ask the database: %w: %w", err, newProblem(http.StatusServiceUnavailable, "The database does not answer."))
+		detail := "The database does not answer."
+		if details := detailsOf(err, chat.ErrUnavailable); len(details) > 0 {
+			detail = details[0]
+		}
+		return fmt.Errorf("ask the database: %w: %w", err, newProblem(http.StatusServiceUnavailable, detail))
 	}
 	return a.respond(w, r, http.StatusOK, health{"ok"})
 }

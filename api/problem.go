@@ -106,7 +106,8 @@ func problemFor(err error) *problem {
 			continue
 		}
 		p := newProblem(k.status, k.sentence)
-		if details := detailsOf(err); len(details) > 0 && k.status < http.StatusInternalServerError {
+		details := detailsOf(err, k.err)
+		if shown := k.status < http.StatusInternalServerError || k.err == chat.ErrUnavailable; shown && len(details) > 0 { //nolint:errorlint // of the table
 			p.Detail = strings.Join(details, " ")
 		}
 		return p
@@ -115,17 +116,21 @@ func problemFor(err error) *problem {
 }
 
 // detailsOf collects the sentences of an error that may be shown: several if
-// several things are wrong at once.
-func detailsOf(err error) []string {
+// several things are wrong at once. Of what is unavailable only those that say
+// why it is.
+func detailsOf(err, kind error) []string {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked here
 	case *chat.Error:
+		if kind == chat.ErrUnavailable && e.Kind != kind { //nolint:errorlint // one of our own
+			return nil
+		}
 		return []string{e.Detail}
 	case interface{ Unwrap() error }:
-		return detailsOf(e.Unwrap())
+		return detailsOf(e.Unwrap(), kind)
 	case interface{ Unwrap() []error }:
 		var all []string
 		for _, one := range e.Unwrap() {
-			all = append(all, detailsOf(one)...)
+			all = append(all, detailsOf(one, kind)...)
 		}
 		return all
 	}

@@ -34,7 +34,7 @@ func (s *Store) Call(ctx context.Context, topicID, approvalID string) (chat.Tool
 // Approvals lists approvals: those that wait with the oldest first, others
 // with the newest first. Those of one step stand in the order of its calls.
 func (s *Store) Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Page) ([]chat.ApprovalItem, string, error) {
-	where, args := []string{"p.approval_id IS NOT NULL"}, []any(nil)
+	where, args := []string(nil), []any(nil)
 	order, beyond := "DESC", "<"
 	if f.TopicID != "" {
 		where, args = append(where, "p.topic_id = ?"), append(args, f.TopicID)
@@ -42,6 +42,8 @@ func (s *Store) Approvals(ctx context.Context, f chat.ApprovalFilter, p chat.Pag
 	if f.Pending {
 		where = append(where, "p.state = 'approval-requested'")
 		order, beyond = "ASC", ">"
+	} else { // what is pending has one, and SQLite would look among all of them
+		where = append(where, "p.approval_id IS NOT NULL")
 	}
 	if f.Settled {
 		where = append(where, "p.state <> 'approval-requested'")

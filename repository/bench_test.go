@@ -80,11 +80,13 @@ func run(b *testing.B, db *sql.DB, statements ...string) {
 	}
 }
 
+// reset puts the rows back, and removes what that leaves behind: a part is
+// decided once, and not in every round.
 func (d *decisions) reset(b *testing.B) {
 	run(b, d.db,
 		`UPDATE parts p SET state = 'approval-requested', payload = s.payload FROM bench_parts s WHERE p.approval_id = s.approval_id AND p.state <> 'approval-requested'`,
 		`UPDATE turns SET state = 'awaiting-approval' WHERE state = 'queued'`,
-		`DELETE FROM decisions`)
+		`DELETE FROM decisions`, `VACUUM topics, parts, turns, decisions`)
 }
 
 func (d *decisions) decide(ctx context.Context, i int) error {
@@ -121,7 +123,9 @@ func newFloor(b *testing.B, db *sql.DB, n int) *floor {
 	return f
 }
 
-func (f *floor) reset(b *testing.B) { run(b, f.db, `DELETE FROM floor_audit`) }
+func (f *floor) reset(b *testing.B) {
+	run(b, f.db, `DELETE FROM floor_audit`, `VACUUM floor, floor_audit`)
+}
 
 func (f *floor) unprepared(ctx context.Context, i int) error {
 	tx, err := f.db.BeginTx(ctx, nil)

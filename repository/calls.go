@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/assent-chat/assent/service/chat"
@@ -92,15 +93,18 @@ func (t *topicTx) callWrites(was placed, call chat.ToolCall) ([]statement, error
 	if err != nil {
 		return nil, fmt.Errorf("part %d of message %s: %w", was.position, was.messageID, err)
 	}
-	c := callColumnsOf(call, t.at)
+	c, before := callColumnsOf(call, t.at), callColumnsOf(was.call, t.at)
 	t.parts = append(t.parts, chat.PartChange{MessageID: was.messageID, Epoch: was.epoch, Position: was.position, Part: call})
+	set, args := `state = ?, updated_at = ?, revision = ?, payload = ?`, []any{c.state, t.at, t.revision(), payload}
+	if !c.asksAs(before) { // a decision, which is in a hurry, changes none of these
+		set += `, approval_id = ?, question_id = ?, requested_at = ?, expires_at = ?`
+		args = append(args, c.approvalID, c.questionID, c.requestedAt, c.expiresAt)
+	}
 	write := statement{
 		doing: fmt.Sprintf("write part %d of message %s", was.position, was.messageID),
-		query: `
-			UPDATE parts SET state = ?, approval_id = ?, question_id = ?, requested_at = ?, expires_at = ?, updated_at = ?, revision = ?, payload = ?
-			WHERE topic_id = ? AND message_id = ? AND position = ?`,
-		args: []any{c.state, c.approvalID, c.questionID, c.requestedAt, c.expiresAt, t.at, t.revision(), payload, t.topic.ID, was.messageID, was.position},
-		one:  true,
+		query: `UPDATE parts SET ` + set + ` WHERE topic_id = ? AND message_id = ? AND position = ?`,
+		args:  append(args, t.topic.ID, was.messageID, was.position),
+		one:   true,
 	}
 	audit, err := t.audit(was.messageID, was.call, call)
 	return append([]statement{write}, audit...), err
@@ -194,18 +198,21 @@ func (t *topicTx) auditRow(anchorID string, call chat.ToolCall) (statement, erro
 	if decidedAt.IsZero() {
 		decidedAt = t.at
 	}
-	started, finished, outcome := ran(call)
+	columns := `id, approval_id, topic_id, anchor_id, tool_call_id, tool_name, server, approved, resolution, reason,
+		decided_by, via, decided_at, original_input, executed_input, input_digest, remember`
+	values := []any{
+		id, a.ID, t.topic.ID, anchorID, clean(call.ToolCallID), clean(call.ToolName), clean(server), a.Granted(), a.Resolution,
+		clean(a.Reason), clean(a.DecidedBy), a.Via, decidedAt, original, executed, digest, a.Remember,
+	}
+	if started, finished, outcome := ran(call); !started.IsZero() || !finished.IsZero() || outcome != "" {
+		columns += `, started_at, finished_at, outcome`
+		values = append(values, started, finished, outcome)
+	}
 	return statement{
 		doing: "record the decision on approval " + a.ID,
-		query: `
-			INSERT INTO decisions (id, approval_id, topic_id, anchor_id, tool_call_id, tool_name, server, approved, resolution, reason,
-				decided_by, via, decided_at, original_input, executed_input, input_digest, started_at, finished_at, outcome, remember)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		args: []any{
-			id, a.ID, t.topic.ID, anchorID, clean(call.ToolCallID), clean(call.ToolName), clean(server), a.Granted(), a.Resolution,
-			clean(a.Reason), clean(a.DecidedBy), a.Via, decidedAt, original, executed, digest, started, finished, outcome, a.Remember,
-		},
-		one: true,
+		query: `INSERT INTO decisions (` + columns + `) VALUES (?` + strings.Repeat(", ?", len(values)-1) + `)`,
+		args:  values,
+		one:   true,
 	}, nil
 }
 

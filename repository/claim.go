@@ -110,20 +110,26 @@ func (t *topicTx) work(ctx context.Context, turn turnRow) (chat.Work, error) {
 
 // Heartbeat renews the leases of those of the given turns that owner runs, and
 // gives their epochs. A turn that was claimed by owner and is not among them
-// keeps the lease that it has.
+// keeps the lease that it has, and so does one whose row another transaction
+// holds: the leases of the others must not wait for it.
 func (s *Store) Heartbeat(ctx context.Context, owner string, turns chat.Epochs, lease time.Duration) (chat.Epochs, error) {
 	if len(turns) == 0 {
 		return chat.Epochs{}, nil
 	}
-	ids := slices.Sorted(maps.Keys(turns)) // in one order, so that two heartbeats cannot lock each other out
+	ids := slices.Sorted(maps.Keys(turns))
 	var rows []struct {
 		ID    string `db:"id"`
 		Epoch int64  `db:"epoch"`
 	}
-	err := s.write.run(ctx, s.write.dialect.write, "renew leases", func(ctx context.Context, t *tx) error {
+	err := s.spare.run(ctx, s.spare.dialect.write, "renew leases", func(ctx context.Context, t *tx) error {
 		rows = nil
-		return t.allIn(ctx, &rows, `UPDATE turns SET lease_until = {now+?} WHERE owner = ? AND state = 'running' AND id IN (?) RETURNING id, epoch`,
-			lease.Milliseconds(), owner, ids)
+		if err := t.execIn(ctx, `
+			UPDATE turns SET lease_until = {now+?}
+			WHERE id IN (SELECT id FROM turns WHERE owner = ? AND state = 'running' AND id IN (?) {skip locked})`,
+			lease.Milliseconds(), owner, ids); err != nil {
+			return err
+		}
+		return t.allIn(ctx, &rows, `SELECT id, epoch FROM turns WHERE owner = ? AND state = 'running' AND id IN (?)`, owner, ids)
 	})
 	if err != nil {
 		return nil, err
@@ -135,10 +141,14 @@ func (s *Store) Heartbeat(ctx context.Context, owner string, turns chat.Epochs, 
 	return owned, nil
 }
 
-// LetGo ends the leases of owner: anyone can claim its turns at once.
-func (s *Store) LetGo(ctx context.Context, owner string) error {
-	return s.write.run(ctx, s.write.dialect.write, "let go of turns", func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, `UPDATE turns SET lease_until = {now} WHERE owner = ? AND owner <> '' AND state = 'running'`, owner)
-		return err
+// LetGo ends the leases of owner, but for those of the turns to keep: anyone can
+// claim its turns at once.
+func (s *Store) LetGo(ctx context.Context, owner string, keep ...string) error {
+	return s.spare.run(ctx, s.spare.dialect.write, "let go of turns", func(ctx context.Context, t *tx) error {
+		if len(keep) == 0 {
+			_, err := t.exec(ctx, `UPDATE turns SET lease_until = {now} WHERE owner = ? AND owner <> '' AND state = 'running'`, owner)
+			return err
+		}
+		return t.execIn(ctx, `UPDATE turns SET lease_until = {now} WHERE owner = ? AND owner <> '' AND state = 'running' AND id NOT IN (?)`, owner, keep)
 	})
 }

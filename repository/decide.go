@@ -30,6 +30,7 @@ func (s *Store) Decide(ctx context.Context, topicID string, ds []chat.Decision, 
 		out, err = t.decide(ctx, s.keys, ds, by)
 		return err
 	})
+	s.decisions.count(ds, out, err)
 	if err != nil {
 		return chat.Decided{}, chat.Change{}, err
 	}
@@ -133,17 +134,25 @@ func (t *topicTx) decide(ctx context.Context, k *keys, ds []chat.Decision, by ch
 // anchorsOf reads the calls of all messages that the approvals are of.
 // Only what is asked about is read whole: another call's output may be large.
 // The topic is compared here and not in the query, where it would offer the
-// planner a way through all parts of the topic.
+// planner a way through all parts of the topic. An approval is of one message,
+// so only of several is it to be said that no message is wanted twice.
 func (t *topicTx) anchorsOf(ctx context.Context, ids []string) ([]callRow, error) {
-	var rows []callRow
-	if err := t.allIn(ctx, &rows, `
+	asked := `parts`
+	if len(ids) > 1 {
+		asked = `(SELECT DISTINCT topic_id, message_id FROM parts WHERE approval_id IN (?))`
+	}
+	query, args := `
 		SELECT p.topic_id, p.message_id, p.position, p.state, p.approval_id,
 			CASE WHEN p.approval_id IN (?) THEN p.payload ELSE '' END AS payload, m.epoch, m.turn_id
-		FROM (SELECT DISTINCT topic_id, message_id FROM parts WHERE approval_id IN (?)) q
+		FROM `+asked+` q
 		JOIN messages m ON m.topic_id = q.topic_id AND m.id = q.message_id
 		JOIN parts p ON p.topic_id = q.topic_id AND p.message_id = q.message_id
-		WHERE p.tool_call_id IS NOT NULL
-		ORDER BY p.message_id, p.position`, ids, ids); err != nil {
+		WHERE p.tool_call_id IS NOT NULL`, []any{ids, ids}
+	if len(ids) == 1 {
+		query += ` AND q.approval_id IN (?)`
+	}
+	var rows []callRow
+	if err := t.allIn(ctx, &rows, query+` ORDER BY p.message_id, p.position`, args...); err != nil {
 		return nil, fmt.Errorf("read the calls: %w", err)
 	}
 	return slices.DeleteFunc(rows, func(r callRow) bool { return r.TopicID != t.topic.ID }), nil
@@ -184,7 +193,7 @@ func (t *tx) noApproval(ctx context.Context, topicID, approvalID string) error {
 func (t *topicTx) goOn(turnID string, queued *int64) statement {
 	return statement{
 		doing: "queue turn " + turnID,
-		query: `UPDATE turns SET state = 'queued', first_output_at = NULL, updated_at = ? WHERE id = ? AND state = 'awaiting-approval'`,
+		query: `UPDATE turns SET state = 'queued', updated_at = ? WHERE id = ? AND state = 'awaiting-approval'`, // one that waits shows nothing
 		args:  []any{t.at, turnID},
 		rows:  queued,
 	}

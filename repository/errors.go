@@ -12,20 +12,35 @@ import (
 // it is rolled back, so that no revision is spent on it.
 var errUnchanged = errors.New("nothing to change")
 
-// commitError is a failed COMMIT: whether it took effect is not known.
+// commitError is a COMMIT that was not confirmed, and of which the database did
+// not say afterwards what became of it: whether it took effect is not known.
 type commitError struct{ err error }
 
-func (e *commitError) Error() string { return "commit: " + e.err.Error() }
+func (e *commitError) Error() string { return "commit, with an unknown outcome: " + e.err.Error() }
 func (e *commitError) Unwrap() error { return e.err }
+
+// rolledBack is a COMMIT that failed and took no effect.
+type rolledBack struct{ err error }
+
+func (e *rolledBack) Error() string { return "commit, rolled back: " + e.err.Error() }
+func (e *rolledBack) Unwrap() error { return e.err }
+
+// What is said of a database that cannot do it now, where its error does not
+// say more.
+const (
+	silentSentence  = "The database does not answer. Nothing was done; try again."
+	unknownSentence = "The database was lost while it stored this, and whether it did is not known. Send the same request again, or look."
+)
 
 // retryable reports whether the whole transaction may be run again: it had no
 // effect, and the reason may have passed.
 func (d *dialect) retryable(err error) bool {
-	if d.again(err) {
-		return true
-	}
 	var c *commitError
-	return disconnected(err) && !errors.As(err, &c)
+	if errors.As(err, &c) {
+		return false
+	}
+	var undone *rolledBack
+	return d.again(err) || disconnected(err) || errors.As(err, &undone) && d.away(err) == ""
 }
 
 // known gives an error its kind. What the caller can act on is returned as it
@@ -34,15 +49,26 @@ func (d *dialect) known(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
+	var unknown *commitError
+	var undone *rolledBack
 	switch {
-	case chat.Refused(err), errors.Is(err, chat.ErrUnavailable), errors.Is(err, chat.ErrLost), errors.Is(err, errUnchanged):
+	case chat.Refused(err), errors.Is(err, chat.ErrLost), errors.Is(err, errUnchanged):
 		return err
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%s: %w: %w", doing, chat.Unavailable(unknownSentence), err)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", doing, ctx.Err())
+	case errors.Is(err, chat.ErrUnavailable):
+		return fmt.Errorf("%s: %w", doing, err)
 	case d.unstorable(err):
 		return chat.Malformed("The request holds a character that cannot be stored (U+0000, or text that is not UTF-8).")
-	case disconnected(err) || d.away(err):
-		return fmt.Errorf("%s: %w: %w", doing, chat.ErrUnavailable, err)
+	}
+	why := d.away(err)
+	if why == "" && (disconnected(err) || errors.As(err, &undone)) {
+		why = silentSentence
+	}
+	if why != "" {
+		return fmt.Errorf("%s: %w: %w", doing, chat.Unavailable("%s", why), err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

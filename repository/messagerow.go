@@ -219,6 +219,13 @@ func callColumnsOf(p chat.Part, at instant) callColumns {
 	return c
 }
 
+// asksAs reports whether what is asked of a person, and since when, is the same.
+func (c callColumns) asksAs(d callColumns) bool {
+	same := func(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+	return same(c.approvalID, d.approvalID) && same(c.questionID, d.questionID) &&
+		c.requestedAt.Equal(d.requestedAt.Time) && c.expiresAt.Equal(d.expiresAt.Time)
+}
+
 // encodePart is a part as it is stored. Bytes that are not UTF-8, which JSON
 // takes in strings and PostgreSQL does not, are replaced.
 func encodePart(p chat.Part) (string, error) {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -15,23 +17,78 @@ import (
 	"github.com/assent-chat/assent/migrations"
 )
 
-// migrationLock is the key of the advisory lock, one of this product's own.
-const migrationLock = 0x617373656e74
+const (
+	// migrationLock is the key of the advisory lock, one of this product's own.
+	migrationLock = 0x617373656e74
+	// lockTimeout is how long a migration may wait for a table, and with it
+	// everybody who comes after it and only wants to read.
+	lockTimeout = time.Second
+	// lockPause is how long the others go on before it tries again.
+	lockPause = 2 * time.Second
+	// lockTries bounds how often it does: some five minutes in all.
+	lockTries = 100
+)
 
-// migratePostgres runs the migrations while it holds an advisory lock, which
-// is waited for in the server: the library's own locker asks by the second.
-func migratePostgres(ctx context.Context, db *sql.DB, log *slog.Logger) (err error) {
+// migration brings the schema of a database up to date.
+type migration struct {
+	dialect *dialect
+	goose   database.Dialect
+	db      *sql.DB
+	files   fs.FS
+	log     *slog.Logger
+	// versioned asks whether the database has a schema at all.
+	versioned string
+	// bound, where the database has such a thing, bounds the waits for locks.
+	bound func(ctx context.Context, timeout time.Duration) error
+	// before is done before a schema that is there is changed; may be nil.
+	before func(ctx context.Context, from int64)
+
+	timeout, pause time.Duration
+	tries          int
+}
+
+// migratePostgres runs the migrations while it holds an advisory lock.
+func migratePostgres(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	files, err := migrations.Postgres()
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
-	conn, err := db.Conn(ctx)
+	return postgresMigration(db, files, log).alone(ctx)
+}
+
+func postgresMigration(db *sql.DB, files fs.FS, log *slog.Logger) *migration {
+	return &migration{
+		dialect: postgres(), goose: database.DialectPostgres, db: db, files: files, log: log,
+		versioned: `SELECT to_regclass('goose_db_version') IS NOT NULL`,
+		bound: func(ctx context.Context, timeout time.Duration) error {
+			_, err := db.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d`, timeout.Milliseconds()))
+			return err
+		},
+		timeout: lockTimeout, pause: lockPause, tries: lockTries,
+	}
+}
+
+// alone is up for one process at a time. The lock is asked for again and
+// again, not waited for in the server: a statement that waits holds a snapshot,
+// and an index that is built concurrently waits for all of those.
+func (m *migration) alone(ctx context.Context) (err error) {
+	// One holds the lock. The other migrates, and keeps what bound has set.
+	m.db.SetMaxOpenConns(2)
+	m.db.SetMaxIdleConns(2)
+	conn, err := m.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if _, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock($1)`, int64(migrationLock)); err != nil {
-		return fmt.Errorf("wait for the migration lock: %w", err)
+	for held := false; !held; {
+		if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(migrationLock)).Scan(&held); err != nil {
+			return fmt.Errorf("ask for the migration lock: %w", err)
+		}
+		if !held {
+			if err := sleep(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); err != nil {
+				return fmt.Errorf("wait for the migration lock: %w", err)
+			}
+		}
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
@@ -39,7 +96,7 @@ func migratePostgres(ctx context.Context, db *sql.DB, log *slog.Logger) (err err
 		_, unlockErr := conn.ExecContext(ctx, `SELECT pg_advisory_unlock($1)`, int64(migrationLock))
 		err = errors.Join(err, unlockErr)
 	}()
-	return migrateUp(ctx, database.DialectPostgres, db, files, log)
+	return m.up(ctx)
 }
 
 // migrateSQLite makes the file and runs the migrations while it holds a lock
@@ -57,7 +114,18 @@ func migrateSQLite(ctx context.Context, db *sql.DB, path string, log *slog.Logge
 	if err := firstPing(ctx, db); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	return migrateUp(ctx, database.DialectSQLite3, db, files, log)
+	return sqliteMigration(db, path, files, log).up(ctx)
+}
+
+func sqliteMigration(db *sql.DB, path string, files fs.FS, log *slog.Logger) *migration {
+	return &migration{
+		dialect: sqliteDialect(), goose: database.DialectSQLite3, db: db, files: files, log: log,
+		versioned: `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'goose_db_version')`,
+		before: func(ctx context.Context, from int64) {
+			keepCopy(ctx, db, fmt.Sprintf("%s.schema-%d", path, from), log)
+		},
+		pause: lockPause, tries: lockTries / 4, // each has waited for busy_timeout
+	}
 }
 
 // firstPing switches the file to WAL. That switch does not wait for a lock
@@ -68,22 +136,131 @@ func firstPing(ctx context.Context, db *sql.DB) error {
 		if err = db.PingContext(ctx); err == nil || !sqliteDialect().again(err) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep(ctx, 25*time.Millisecond) != nil {
 			return err
-		case <-time.After(25 * time.Millisecond):
 		}
 	}
 	return err
 }
 
-func migrateUp(ctx context.Context, d database.Dialect, db *sql.DB, files fs.FS, log *slog.Logger) error {
-	provider, err := goose.NewProvider(d, db, files, goose.WithSlog(log), goose.WithDisableGlobalRegistry(true))
+// up applies what the database does not have yet. One that has what these
+// files do not know is refused before anything is written.
+func (m *migration) up(ctx context.Context) error {
+	provider, err := goose.NewProvider(m.goose, m.db, m.files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+	applied, err := m.applied(ctx)
+	if err != nil {
+		return fmt.Errorf("read the version of the schema: %w", err)
+	}
+	sources := provider.ListSources()
+	from, to := int64(0), sources[len(sources)-1].Version
+	for version := range applied {
+		from = max(from, version)
+	}
+	if from > to {
+		return &newerError{from, to}
+	}
+	var missing []*goose.Source
+	for _, s := range sources {
+		if !applied[s.Version] {
+			missing = append(missing, s)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if from > 0 {
+		m.log.InfoContext(ctx, "migrating the database", slog.Int64("from_schema", from), slog.Int64("to_schema", to))
+		if m.before != nil {
+			m.before(ctx, from)
+		}
+	}
+	for _, s := range missing {
+		began := time.Now()
+		if err := m.one(ctx, provider, s); err != nil {
+			return fmt.Errorf("migrate to schema %d: %w", s.Version, err)
+		}
+		if from > 0 {
+			m.log.InfoContext(ctx, "migrated", slog.Int64("schema", s.Version), slog.Duration("took", time.Since(began)))
+		}
 	}
 	return nil
+}
+
+// applied are the versions that the database has.
+func (m *migration) applied(ctx context.Context) (map[int64]bool, error) {
+	var versioned bool
+	if err := m.db.QueryRowContext(ctx, m.versioned).Scan(&versioned); err != nil || !versioned {
+		return nil, err
+	}
+	store, err := database.NewStore(m.goose, goose.DefaultTablename)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := store.ListMigrations(ctx, m.db)
+	if err != nil {
+		return nil, err
+	}
+	applied := map[int64]bool{}
+	for _, row := range rows {
+		applied[row.Version] = true
+	}
+	return applied, nil
+}
+
+// one applies the next migration. Where it cannot have a table in time it lets
+// everybody else go first, and tries again.
+func (m *migration) one(ctx context.Context, provider *goose.Provider, s *goose.Source) error {
+	timeout := m.timeout
+	text, err := fs.ReadFile(m.files, s.Path)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(string(text), "+goose NO TRANSACTION") {
+		timeout = 0 // it waits for transactions to end, and nobody for it
+	}
+	for try := 1; ; try++ {
+		if m.bound != nil {
+			if err := m.bound(ctx, timeout); err != nil {
+				return fmt.Errorf("bound the waits for locks: %w", err)
+			}
+		}
+		_, err := provider.UpByOne(ctx)
+		if err == nil || !m.dialect.locked(err) {
+			return err
+		}
+		if try >= m.tries {
+			return fmt.Errorf("other transactions held its tables for too long; end them and start again: %w", err)
+		}
+		m.log.WarnContext(ctx, "a migration waits for other transactions", slog.Int64("schema", s.Version), slog.Int("try", try))
+		if err := sleep(ctx, m.pause/2+rand.N(m.pause)); err != nil {
+			return err
+		}
+	}
+}
+
+// locked reports that a migration was refused for the sake of others, and may
+// be tried again.
+func (d *dialect) locked(err error) bool { return d.again(err) || postgresCode(err) == "55P03" }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// newerError refuses a database that a newer release has changed: what that
+// release wrote of an approval may mean what this one does not know.
+type newerError struct{ has, knows int64 }
+
+func (e *newerError) Error() string {
+	return fmt.Sprintf("the database has schema %d, and this release knows schemas up to %d: a newer release has upgraded it. "+
+		"Nothing was changed. Start that release or a newer one; to go back, restore a copy from before the upgrade (docs/upgrading.md)", e.has, e.knows)
 }

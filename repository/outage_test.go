@@ -99,7 +99,7 @@ func again(t *testing.T, s *repository.Store) chat.Fence {
 	t.Helper()
 	f := running(t, s)
 	if _, err := s.CommitStep(t.Context(), f, chat.Step{Build: func(time.Time) chat.Parts {
-		return chat.Parts{chat.ToolCall{ToolName: "t", ToolCallID: "c", State: chat.CallInputAvailable, Input: []byte(`{}`)}}
+		return chat.Parts{chat.ToolCall{ToolName: "t", ToolCallID: "c", State: chat.CallInputAvailable, Input: []byte(`{}`), ToolMetadata: &chat.ToolMetadata{Server: "t", Verdict: chat.VerdictAllow}}}
 	}}); err != nil {
 		t.Fatal(err)
 	}

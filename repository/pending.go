@@ -87,7 +87,7 @@ func (s *Store) PendingCalls(ctx context.Context, p chat.Page) ([]chat.JudgedCal
 	query, args := `
 		SELECT p.topic_id, t.title, t.model, p.message_id, p.position, p.updated_at, p.payload, p.requested_at
 		FROM parts p JOIN topics t ON t.id = p.topic_id
-		WHERE p.state = 'approval-requested' AND p.approval_id IS NOT NULL`, []any(nil)
+		WHERE p.state = 'approval-requested'`, []any(nil)
 	if p.Cursor != "" {
 		after, err := readPlaceCursor(p.Cursor)
 		if err != nil {

@@ -57,8 +57,13 @@ type Options struct {
 // processes.
 type Store struct {
 	write, read *pool // PostgreSQL: the same pool
-	lock        *lockFile
-	keys        *keys
+	// spare is for what must not wait for the connections of requests: leases
+	// are renewed on it, and lost commits looked up. SQLite: write.
+	spare *pool
+	lock  *lockFile
+	keys  *keys
+
+	decisions decisionCounters
 }
 
 // Open connects to the database and brings its schema up to date. Processes
@@ -91,7 +96,7 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.New("open the database: its URL must begin with postgres://")
 	}
 	d := postgres()
-	connector, err := pq.NewConnector(planOnce(o))
+	connector, err := pq.NewConnector(withSettings(o))
 	if err != nil {
 		// The driver's error may hold the URL, and with it the password.
 		return nil, errors.New("open the database: its URL is not valid")
@@ -104,39 +109,57 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 		return nil, d.known(ctx, "open the database", err)
 	}
 
-	bounded, err := pq.NewConnector(planOnce(o))
+	bounded, err := pq.NewConnector(withSettings(o))
 	if err != nil {
 		return nil, errors.New("open the database: its URL is not valid")
 	}
-	conns := cmp.Or(o.MaxConns, 16)
-	var db *sqlx.DB
+	s := &Store{}
 	bounded.Dialer(dialer{timeout: cmp.Or(o.NetworkTimeout, defaultNetworkTimeout), silent: func() {
 		go func() { // not on the connection's own goroutine: it holds the pool's lock of it
-			db.SetMaxIdleConns(0) // closes those that rest
-			db.SetMaxIdleConns(conns)
+			s.write.flush()
+			s.spare.flush()
 		}()
 	}})
-	db = sqlx.NewDb(sql.OpenDB(bounded), "postgres")
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
-	db.SetConnMaxIdleTime(5 * time.Minute)
-	p := newPool(db, d, !o.NoPrepare)
-	if err := p.ping(ctx); err != nil {
-		return nil, errors.Join(d.known(ctx, "open the database", err), db.Close())
+	connect := func(conns int) *pool {
+		db := sqlx.NewDb(sql.OpenDB(bounded), "postgres")
+		db.SetMaxOpenConns(conns)
+		db.SetMaxIdleConns(conns)
+		db.SetConnMaxIdleTime(5 * time.Minute)
+		return newPool(db, d, !o.NoPrepare)
 	}
-	return &Store{write: p, read: p}, nil
+	s.write, s.spare = connect(cmp.Or(o.MaxConns, 16)), connect(spareConns)
+	s.read = s.write
+	s.spare.resolve.learn(ctx)
+	s.write.resolve = s.spare.resolve
+	if err := s.write.ping(ctx); err != nil {
+		return nil, errors.Join(d.known(ctx, "open the database", err), s.Close())
+	}
+	return s, nil
 }
 
-// planOnce has PostgreSQL plan a prepared statement once for a connection, and
-// not five times before it decides that once is enough: all of ours find their
-// rows by key. A URL that says otherwise is left as it is.
-func planOnce(o Options) string {
+// spareConns is how many connections are kept apart from those of requests.
+const spareConns = 2
+
+// withSettings adds what PostgreSQL is to do in our sessions, unless the URL
+// says otherwise. A pooler between the two would refuse it.
+func withSettings(o Options) string {
 	u, err := url.Parse(o.URL)
-	if err != nil || o.NoPrepare || u.Query().Has("plan_cache_mode") {
+	if err != nil || o.NoPrepare {
 		return o.URL
 	}
 	q := u.Query()
-	q.Set("plan_cache_mode", "force_generic_plan")
+	for name, value := range map[string]string{
+		// A prepared statement is planned once for a connection, and not five
+		// times before once is found to be enough: ours find their rows by key.
+		"plan_cache_mode": "force_generic_plan",
+		// No transaction of ours rests for as long. One that does is of a process
+		// that is frozen or cut off, and holds what others wait for.
+		"idle_in_transaction_session_timeout": "10000",
+	} {
+		if !q.Has(name) {
+			q.Set(name, value)
+		}
+	}
 	u.RawQuery = q.Encode()
 	return u.String()
 }
@@ -167,6 +190,7 @@ func openSQLite(ctx context.Context, o Options) (_ *Store, err error) {
 	}
 	write.SetMaxOpenConns(1)
 	s.write = newPool(write, d, !o.NoPrepare)
+	s.spare = s.write
 	read, err := sqlx.Open("sqlite", sqliteURL(path, "busy_timeout(5000)", "query_only(1)"))
 	if err != nil {
 		return nil, err
@@ -200,6 +224,9 @@ func (s *Store) Close() error {
 	if s.read != nil && s.read != s.write {
 		errs = append(errs, s.read.close())
 	}
+	if s.spare != nil && s.spare != s.write {
+		errs = append(errs, s.spare.close())
+	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
@@ -209,9 +236,12 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping asks the database for a sign of life.
+// pingTimeout is shorter than the patience of those who ask for health.
+const pingTimeout = 3 * time.Second
+
+// Ping asks the database for a sign of life, by the way that requests take.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.read.look(ctx, "ping the database", func(ctx context.Context, t *tx) error {
+	return s.read.lookFor(ctx, min(s.read.crowd, pingTimeout), "ping the database", func(ctx context.Context, t *tx) error {
 		var one int
 		return t.get(ctx, &one, `SELECT 1`)
 	})

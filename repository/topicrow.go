@@ -65,16 +65,21 @@ type topicTx struct {
 // statement.
 func (t *tx) lockTopic(ctx context.Context, topicID, columns string) (*topicTx, error) {
 	tt := &topicTx{tx: t}
-	ok, err := t.find(ctx, &tt.topic, `
+	var row struct {
+		topicRow
+		XID string `db:"xid"`
+	}
+	ok, err := t.find(ctx, &row, `
 		UPDATE topics SET revision = revision + 1, updated_at = {now}
 		WHERE id = ? AND deleted_at IS NULL
-		RETURNING `+columns, topicID)
+		RETURNING {xid} AS xid, `+columns, topicID)
 	if err != nil {
 		return nil, fmt.Errorf("lock topic %s: %w", topicID, err)
 	}
 	if !ok {
 		return nil, t.noTopic(ctx, topicID)
 	}
+	tt.topic, t.id = row.topicRow, row.XID
 	tt.at = tt.topic.UpdatedAt
 	return tt, nil
 }

@@ -9,19 +9,30 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/assent-chat/assent/service/chat"
 )
 
 // commitTimeout bounds a COMMIT, which the caller's context does not.
 const commitTimeout = 10 * time.Second
+
+// crowdTimeout bounds how long a transaction waits for a connection when others
+// hold them all, and how long a read of one statement may take in all.
+const crowdTimeout = 10 * time.Second
 
 // pool is a set of connections with the statements that are prepared on them.
 type pool struct {
 	db      *sqlx.DB
 	dialect *dialect
 	prepare bool
+	crowd   time.Duration // crowdTimeout
+	resolve *resolver     // of commits that were not confirmed
+
+	flushed atomic.Pointer[time.Time]
 
 	texts sync.Map // query as written → text for this database
 
@@ -30,7 +41,24 @@ type pool struct {
 }
 
 func newPool(db *sqlx.DB, d *dialect, prepare bool) *pool {
-	return &pool{db: db, dialect: d, prepare: prepare, stmts: map[string]*sqlx.Stmt{}}
+	return &pool{
+		db: db, dialect: d, prepare: prepare, crowd: crowdTimeout, resolve: &resolver{db: db, dialect: d, patience: resolveTimeout},
+		stmts: map[string]*sqlx.Stmt{},
+	}
+}
+
+// flush closes the connections that rest: they lead to where nothing can be
+// had. Those in use are found out when their turn comes. It does so once a
+// second at most: for as long as there is nothing better, new ones are no better.
+func (p *pool) flush() {
+	now := time.Now()
+	last := p.flushed.Load()
+	if last != nil && now.Sub(*last) < time.Second || !p.flushed.CompareAndSwap(last, &now) {
+		return
+	}
+	conns := p.db.Stats().MaxOpenConnections
+	p.db.SetMaxIdleConns(-1)
+	p.db.SetMaxIdleConns(conns)
 }
 
 func (p *pool) text(query string) string {
@@ -48,10 +76,19 @@ func (p *pool) prepared(text string) *sqlx.Stmt {
 	return p.stmts[text]
 }
 
+// learnTimeout bounds how long an answer waits for what only later ones gain
+// by: there may be no connection to prepare on.
+const learnTimeout = 2 * time.Second
+
 // learn prepares texts that a transaction has run without. It is called after
 // the transaction: while it is open, SQLite has no second connection to
 // prepare on. One that cannot be prepared now is met again.
 func (p *pool) learn(ctx context.Context, texts []string) {
+	if len(texts) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
+	defer cancel()
 	for _, text := range texts {
 		if p.prepared(text) != nil {
 			continue
@@ -78,7 +115,10 @@ func (p *pool) close() error {
 	}
 	p.stmts = map[string]*sqlx.Stmt{}
 	p.mu.Unlock()
-	return p.db.Close()
+	if err := p.db.Close(); err != nil && !disconnected(err) { // one that is dead cannot be told
+		return err
+	}
+	return nil
 }
 
 // run calls fn in a transaction and commits if it returns nil. fn may be run
@@ -89,6 +129,9 @@ func (p *pool) run(ctx context.Context, opts *sql.TxOptions, doing string, fn fu
 	began := time.Now()
 	for try := 1; ; try++ {
 		err := p.once(ctx, opts, fn)
+		if err != nil && p.dialect.misled(err) {
+			p.flush()
+		}
 		if err == nil || !p.dialect.retryable(err) || try >= p.dialect.tries || time.Since(began) > triesTime || !pause(ctx, try) {
 			return p.dialect.known(ctx, doing, err)
 		}
@@ -121,20 +164,28 @@ func (p *pool) once(ctx context.Context, opts *sql.TxOptions, fn func(context.Co
 	detach := context.AfterFunc(ctx, cancel)
 	defer detach()
 
-	x, err := p.db.BeginTxx(inner, opts)
+	x, err := p.begin(inner, cancel, opts)
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return err
 	}
 	t := &tx{pool: p, x: x}
-	defer func() { p.learn(ctx, t.missing) }()
-	defer func() { _ = x.Rollback() }() // does nothing after a commit
+	defer func() {
+		_ = x.Rollback() // does nothing after a commit
+		p.learn(ctx, t.missing)
+	}()
 
 	running := inner
 	if p.dialect.watches {
 		running = context.WithoutCancel(inner)
 	}
+	proof := p.resolve.begin()
 	if err := fn(running, t); err != nil {
 		return err
+	}
+	if !opts.ReadOnly {
+		if err := p.resolve.name(running, t, &proof); err != nil {
+			return fmt.Errorf("name the transaction: %w", err)
+		}
 	}
 	if !detach() { // the caller left before the commit began
 		return context.Cause(ctx)
@@ -142,16 +193,53 @@ func (p *pool) once(ctx context.Context, opts *sql.TxOptions, fn func(context.Co
 	timeout := time.AfterFunc(commitTimeout, cancel)
 	defer timeout.Stop()
 	if err := x.Commit(); err != nil {
-		return &commitError{err}
+		if opts.ReadOnly {
+			return fmt.Errorf("commit: %w", err) // it had nothing to commit
+		}
+		return p.resolve.lost(context.WithoutCancel(ctx), proof, err)
 	}
 	return nil
 }
 
+// begin is BeginTxx that does not wait for ever for a connection.
+func (p *pool) begin(ctx context.Context, cancel func(), opts *sql.TxOptions) (*sqlx.Tx, error) {
+	wait := time.AfterFunc(p.crowd, cancel)
+	x, err := p.db.BeginTxx(ctx, opts)
+	if !wait.Stop() {
+		if err == nil {
+			_ = x.Rollback()
+		}
+		return nil, fmt.Errorf("begin: %w", p.crowded())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	return x, nil
+}
+
+// crowded says why no connection could be had in time.
+func (p *pool) crowded() error {
+	if s := p.db.Stats(); s.InUse >= s.MaxOpenConnections {
+		return chat.Unavailable("The database is too busy: all connections to it are in use. Nothing was done; try again.")
+	}
+	return chat.Unavailable(silentSentence)
+}
+
 // look calls fn without a transaction, for reads of one statement.
 func (p *pool) look(ctx context.Context, doing string, fn func(context.Context, *tx) error) error {
+	return p.lookFor(ctx, p.crowd, doing, fn)
+}
+
+// lookFor is look that takes no longer than the bound.
+func (p *pool) lookFor(ctx context.Context, bound time.Duration, doing string, fn func(context.Context, *tx) error) error {
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
 	t := &tx{pool: p}
-	err := fn(ctx, t)
-	p.learn(ctx, t.missing)
+	err := fn(bounded, t)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = p.crowded()
+	}
+	p.learn(bounded, t.missing)
 	return p.dialect.known(ctx, doing, err)
 }
 
@@ -160,6 +248,7 @@ type tx struct {
 	pool    *pool
 	x       *sqlx.Tx
 	missing []string // texts to prepare when the transaction is over
+	id      string   // by which the database knows the transaction, if it was read
 }
 
 // stmt finds the prepared form of a text, or nil.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
+	goosedb "github.com/pressly/goose/v3/database"
 
 	"github.com/assent-chat/assent/migrations"
 	"github.com/assent-chat/assent/repository"
@@ -22,21 +22,38 @@ import (
 // writes it. NAME is the topic's id, and begins those of all else.
 const card = `
 	INSERT INTO topics (id, title, model, system_prompt, revision, active_leaf, created_at, updated_at)
-	VALUES ('NAME', 'T', 'm', '', 4, 'NAME-a', AT, AT);
+	VALUES ('NAME', 'T', 'm', '', 4, 'NAME-a', {at}, {at});
 	INSERT INTO messages (topic_id, id, role, status, sequence, created_at, updated_at, revision)
-	VALUES ('NAME', 'NAME-u', 'user', 'success', 1, AT, AT, 2);
+	VALUES ('NAME', 'NAME-u', 'user', 'success', 1, {at}, {at}, 2);
 	INSERT INTO messages (topic_id, id, parent_id, group_id, role, status, turn_id, epoch, sequence, created_at, updated_at, revision)
-	VALUES ('NAME', 'NAME-a', 'NAME-u', 'g', 'assistant', 'pending', 'NAME-r', 1, 2, AT, AT, 4);
+	VALUES ('NAME', 'NAME-a', 'NAME-u', 'g', 'assistant', 'pending', 'NAME-r', 1, 2, {at}, {at}, 4);
 	INSERT INTO turns (id, topic_id, message_id, group_id, model, state, epoch, steps, created_at, updated_at)
-	VALUES ('NAME-r', 'NAME', 'NAME-a', 'g', 'm', 'awaiting-approval', 1, 1, AT, AT);
+	VALUES ('NAME-r', 'NAME', 'NAME-a', 'g', 'm', 'awaiting-approval', 1, 1, {at}, {at});
 	INSERT INTO parts (topic_id, message_id, position, type, state, tool_call_id, approval_id, requested_at, updated_at, revision, payload)
-	VALUES ('NAME', 'NAME-a', 0, 'dynamic-tool', 'approval-requested', 'c', 'NAME-approval', AT, AT, 4,
+	VALUES ('NAME', 'NAME-a', 0, 'dynamic-tool', 'approval-requested', 'c', 'NAME-approval', {at}, {at}, 4,
 		'{"type":"dynamic-tool","toolName":"workspace__write_file","toolCallId":"c","state":"approval-requested","input":{},"approval":{"id":"NAME-approval"},"toolMetadata":{"server":"workspace","serverId":"workspace","tool":"write_file","verdict":"ask","rule":"ask by default"}}')`
+
+// decision is that of a card NAME, as the first release makes it.
+const decision = `
+	UPDATE topics SET revision = revision + 1, updated_at = {at} WHERE id = 'NAME' AND deleted_at IS NULL;
+	UPDATE parts SET state = 'approval-responded', updated_at = {at}, revision = 5,
+		payload = '{"type":"dynamic-tool","toolName":"workspace__write_file","toolCallId":"c","state":"approval-responded","input":{},"approval":{"id":"NAME-approval","approved":true,"decidedBy":"ada"},"toolMetadata":{"server":"workspace","serverId":"workspace","tool":"write_file","verdict":"ask","rule":"ask by default"}}'
+		WHERE topic_id = 'NAME' AND approval_id = 'NAME-approval' AND state = 'approval-requested';
+	INSERT INTO decisions (id, approval_id, topic_id, anchor_id, tool_call_id, tool_name, server, approved, resolution, reason, decided_by, via, decided_at, original_input, executed_input, input_digest)
+	VALUES ('NAME-d', 'NAME-approval', 'NAME', 'NAME-a', 'c', 'workspace__write_file', 'workspace', TRUE, '', '', 'ada', 'api', {at}, '{}', '{}', 'sha256:0');
+	UPDATE turns SET state = 'queued', updated_at = {at} WHERE topic_id = 'NAME' AND state = 'awaiting-approval';
+	UPDATE messages SET revision = 5, updated_at = {at} WHERE topic_id = 'NAME' AND id = 'NAME-a';
+	INSERT INTO tokens (digest, kind, principal, created_at) VALUES ('NAME', 'bearer', 'ada', {at})`
 
 // waits writes such a card.
 func waits(t *testing.T, db *sql.DB, name string) {
 	t.Helper()
-	text := strings.NewReplacer("NAME", name, "AT", `'2026-11-30T12:00:00.000Z'`).Replace(card)
+	writeAs(t, db, name, card)
+}
+
+func writeAs(t *testing.T, db *sql.DB, name, statements string) {
+	t.Helper()
+	text := strings.NewReplacer("NAME", name, "{at}", `'2026-11-30T12:00:00.000Z'`).Replace(statements)
 	for statement := range strings.SplitSeq(text, ";\n") {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -49,8 +66,8 @@ func waits(t *testing.T, db *sql.DB, name string) {
 // both run, and decides them through the newest.
 func TestCardsOfEveryReleaseAreDecidableAfterAnUpgrade(t *testing.T) {
 	t.Parallel()
-	for name, first := range map[string]func(*testing.T) (*sql.DB, database.Dialect, fs.FS, repository.Options){
-		"SQLite": func(t *testing.T) (*sql.DB, database.Dialect, fs.FS, repository.Options) {
+	for name, first := range map[string]func(*testing.T) (*sql.DB, goosedb.Dialect, fs.FS, repository.Options){
+		"SQLite": func(t *testing.T) (*sql.DB, goosedb.Dialect, fs.FS, repository.Options) {
 			path := filepath.Join(t.TempDir(), "db")
 			db, err := sql.Open("sqlite", "file:"+path)
 			if err != nil {
@@ -60,9 +77,9 @@ func TestCardsOfEveryReleaseAreDecidableAfterAnUpgrade(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return db, database.DialectSQLite3, files, repository.Options{Path: path, Exclusive: true}
+			return db, goosedb.DialectSQLite3, files, repository.Options{Path: path, Exclusive: true}
 		},
-		"Postgres": func(t *testing.T) (*sql.DB, database.Dialect, fs.FS, repository.Options) {
+		"Postgres": func(t *testing.T) (*sql.DB, goosedb.Dialect, fs.FS, repository.Options) {
 			url := pgtest.URL(t)
 			db, err := sql.Open("postgres", url)
 			if err != nil {
@@ -72,10 +89,13 @@ func TestCardsOfEveryReleaseAreDecidableAfterAnUpgrade(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return db, database.DialectPostgres, files, repository.Options{URL: url}
+			return db, goosedb.DialectPostgres, files, repository.Options{URL: url}
 		},
 	} {
-		for _, version := range []int64{1, 2} {
+		for version := range newest(t) {
+			if version == 0 {
+				continue // that is an empty database
+			}
 			t.Run(fmt.Sprintf("%s from schema %d", name, version), func(t *testing.T) {
 				t.Parallel()
 				db, dialect, files, options := first(t)
@@ -93,6 +113,16 @@ func TestCardsOfEveryReleaseAreDecidableAfterAnUpgrade(t *testing.T) {
 				options.Key = bytes.Repeat([]byte{1}, 32)
 				s := open(t, options)
 				waits(t, db, "late")
+				waits(t, db, "elsewhere")
+				writeAs(t, db, "elsewhere", decision) // by an instance of the release before
+				again, _, err := s.Decide(t.Context(), "elsewhere", []chat.Decision{{ApprovalID: "elsewhere-approval", Approved: true}}, chat.Decider{Name: "ben", Via: chat.ViaAPI})
+				if err != nil || again.Results[0].Outcome != chat.EffectAlreadySettled || again.Results[0].DecidedBy != "ada" {
+					t.Errorf("what the release before decided is %+v, %v", again, err)
+				}
+				topic, err := s.Topic(t.Context(), "elsewhere")
+				if err != nil || topic.Status.Status != chat.TopicPending || topic.Status.PendingApprovals != 0 {
+					t.Errorf("the topic of what it decided is %+v, %v", topic, err)
+				}
 				waiting, _, err := s.PendingCalls(t.Context(), chat.Page{Limit: 10})
 				if err != nil || len(waiting) != 3 {
 					t.Fatalf("%d calls wait, %v", len(waiting), err)
@@ -120,5 +150,70 @@ func TestCardsOfEveryReleaseAreDecidableAfterAnUpgrade(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// newest is the newest schema.
+func newest(t *testing.T) int64 {
+	t.Helper()
+	files, err := migrations.SQLite()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(len(found))
+}
+
+// TestADatabaseOfANewerReleaseIsLeftAlone opens a database in which there is
+// more than these migrations make.
+func TestADatabaseOfANewerReleaseIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "db")
+	url := pgtest.URL(t)
+	for name, o := range map[string]repository.Options{"SQLite": {Path: path, Exclusive: true}, "Postgres": {URL: url}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			driver, dsn := "sqlite", "file:"+path
+			if o.URL != "" {
+				driver, dsn = "postgres", url
+			}
+			s, err := repository.Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			db, err := sql.Open(driver, dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close() }()
+			waits(t, db, "running")
+			for _, statement := range []string{
+				`UPDATE turns SET state = 'running', owner = 'of a newer release', lease_until = '2100-01-01T00:00:00.000Z'`,
+				`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)`,
+			} {
+				if _, err := db.ExecContext(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err = repository.Open(t.Context(), o)
+			want := fmt.Sprintf("the database has schema 99999, and this release knows schemas up to %d", newest(t))
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Start that release or a newer one") {
+				t.Fatalf("opened: %v", err)
+			}
+			var owner string
+			var versions int64
+			if err := db.QueryRowContext(t.Context(), `SELECT owner, (SELECT count(*) FROM goose_db_version) FROM turns`).Scan(&owner, &versions); err != nil || owner != "of a newer release" || versions != newest(t)+2 {
+				t.Errorf("the turn is %q's, there are %d versions, %v", owner, versions, err)
+			}
+			if found, err := filepath.Glob(path + ".schema*"); err != nil || len(found) != 0 {
+				t.Errorf("copies: %v, %v", found, err)
+			}
+		})
 	}
 }

@@ -175,7 +175,7 @@ func TestStartSaysWhyItCouldNot(t *testing.T) {
 		bin := fakeBin(t, t.TempDir(), "echo no space left >&2; exit 1", "exit 0")
 		s := &Server{bin: bin, dir: t.TempDir()}
 		defer s.Stop()
-		if err := s.prepare(); err == nil || !strings.Contains(err.Error(), "no space left") {
+		if err := s.prepare((*Server).initialize); err == nil || !strings.Contains(err.Error(), "no space left") {
 			t.Errorf("prepare: %v", err)
 		}
 	})

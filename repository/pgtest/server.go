@@ -48,21 +48,27 @@ func Start(dir string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin}
-	if s.user, err = serverAccount(); err != nil {
+	user, err := serverAccount()
+	if err != nil {
 		return nil, err
 	}
 	if dir == "" {
 		dir = os.TempDir()
 	}
-	if !s.user.reaches(dir) {
+	if !user.reaches(dir) {
 		dir = "/tmp"
 	}
+	return prepared(bin, dir, user, (*Server).initialize)
+}
+
+// prepared starts a server below dir whose data were put there by fill.
+func prepared(bin, dir string, user account, fill func(*Server) error) (_ *Server, err error) {
+	s := &Server{bin: bin, user: user}
 	sweep(dir)
 	if s.dir, err = os.MkdirTemp(dir, dirPrefix); err != nil {
 		return nil, fmt.Errorf("make a folder for PostgreSQL: %w", err)
 	}
-	if err := s.prepare(); err != nil {
+	if err := s.prepare(fill); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	for try := 1; ; try++ {
@@ -115,13 +121,18 @@ func (s *Server) Restart() error {
 }
 
 // prepare fills the server's folder.
-func (s *Server) prepare() (err error) {
+func (s *Server) prepare(fill func(*Server) error) (err error) {
 	if s.lock, err = lockDir(s.dir); err != nil {
 		return err
 	}
 	if err := s.user.own(s.dir); err != nil {
 		return err
 	}
+	return fill(s)
+}
+
+// initialize makes an empty cluster.
+func (s *Server) initialize() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	initdb := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username=postgres",

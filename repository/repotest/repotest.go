@@ -28,7 +28,7 @@ func Run(t *testing.T, options func(t *testing.T) repository.Options, only ...st
 		name  string
 		tests map[string]func(*bench)
 	}{
-		{"topics", topicTests}, {"sending", sendTests}, {"queue", queueTests}, {"turns", turnTests}, {"steps", stepTests},
+		{"topics", topicTests}, {"sending", sendTests}, {"queue", queueTests}, {"turns", turnTests}, {"steps", stepTests}, {"fencing", fencingTests},
 		{"deciding", decideTests}, {"batches", batchTests}, {"races", raceTests}, {"stopping", stopTests}, {"branches", branchTests},
 		{"deleting", deleteTests}, {"lists", listTests}, {"tokens", tokenTests}, {"bytes", byteTests}, {"rules", ruleTests},
 		{"servers", serverTests}, {"sealing", sealTests}, {"adopting", adoptTests}, {"remembering", rememberTests}, {"pending", pendingTests},

@@ -1,0 +1,22 @@
+package repository
+
+import "time"
+
+// Patience sets how long the store asks what became of a lost commit. Nothing
+// may use the store meanwhile.
+func (s *Store) Patience(d time.Duration) { s.write.resolve.patience = d }
+
+// Impatient is the store on the same connections, for those who do not wait
+// until one is free.
+func (s *Store) Impatient() *Store {
+	hurried := func(p *pool) *pool {
+		q := newPool(p.db, p.dialect, false)
+		q.crowd, q.resolve = time.Millisecond, p.resolve
+		return q
+	}
+	w := hurried(s.write)
+	return &Store{write: w, read: w, spare: hurried(s.spare), keys: s.keys}
+}
+
+// History makes the store believe that it is at another database's history.
+func (s *Store) History(name string) { s.write.resolve.history.Store(&name) }
