@@ -10,10 +10,12 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/httprate"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -106,6 +108,8 @@ type Options struct {
 	// unknown ones. It is asked without authentication and must hold no data.
 	Page   http.Handler
 	Logger *slog.Logger // discards by default
+	// Collectors tell /metrics more than requests, the runtime and the process.
+	Collectors []prometheus.Collector
 	// Hosts are the names, beside those of the loopback and of PublicURL, by
 	// which the server may be called; a port is ignored. An unspecified address
 	// ("0.0.0.0", "::") stands for every IP address.
@@ -137,6 +141,7 @@ type API struct {
 	contract []byte
 	now      func() time.Time
 
+	leaving  atomic.Bool // see Leave
 	streams  *streamer
 	metrics  *metrics
 	inFlight chan struct{}
@@ -152,7 +157,7 @@ func New(opt Options) *API {
 		log:    cmp.Or(opt.Logger, slog.New(slog.DiscardHandler)),
 		hosts:  newHostSet(opt.Hosts, opt.PublicURL),
 		public: opt.PublicURL, noAuth: opt.NoAuth, contract: opt.Contract, now: opt.Now,
-		metrics:  newMetrics(),
+		metrics:  newMetrics(opt.Collectors),
 		inFlight: make(chan struct{}, cmp.Or(opt.MaxInFlight, 512)),
 		failures: newFailureLimit(),
 	}
@@ -166,7 +171,18 @@ func New(opt Options) *API {
 }
 
 // Handler serves the interface, and the page if there is one.
-func (a *API) Handler() http.Handler { return a.router }
+func (a *API) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.leaving.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		a.router.ServeHTTP(w, r)
+	})
+}
+
+// Leave says to whoever asks that the server is not ready, and asks clients to
+// come back on other connections. Otherwise it serves on.
+func (a *API) Leave() { a.leaving.Store(true) }
 
 // Shutdown ends the open streams, each with a word of farewell. It returns
 // when all have ended, or with the context's error.

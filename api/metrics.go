@@ -18,7 +18,7 @@ type metrics struct {
 	streams  prometheus.Gauge
 }
 
-func newMetrics() *metrics {
+func newMetrics(more []prometheus.Collector) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -27,6 +27,7 @@ func newMetrics() *metrics {
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "assent_http_open_streams", Help: "Event streams that are open."}),
 	}
 	m.registry.MustRegister(m.requests, m.streams, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(more...)
 	return m
 }
 

@@ -36,6 +36,7 @@ type config struct {
 	MaxSteps    int              // model steps of a turn
 	ToolTimeout time.Duration    // of one run of a tool
 	Shutdown    time.Duration    // for running calls at a clean shutdown
+	Delay       time.Duration    // from the word that the server leaves to its leaving
 	Expiry      time.Duration    // of an approval that nobody decides; 0 is never
 }
 
@@ -142,6 +143,12 @@ func settings() []setting {
 		}},
 		{"shutdown-grace", "ASSENT_SHUTDOWN_GRACE", "10s", "how long a clean shutdown waits for running calls", func(c *config, v string) error {
 			return duration(&c.Shutdown, v, time.Millisecond)
+		}},
+		{"shutdown-delay", "ASSENT_SHUTDOWN_DELAY", "0", "how long a server that is to stop says so on /readyz and serves on, for load balancers to notice", func(c *config, v string) error {
+			if v == "0" {
+				return nil
+			}
+			return duration(&c.Delay, v, time.Millisecond)
 		}},
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/assent-chat/assent"
 	"github.com/assent-chat/assent/api"
 	"github.com/assent-chat/assent/repository"
@@ -94,6 +96,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	judge := policy.New(store, log)
 	engine := turn.New(store, modelNames{models}, tools, judge, hub, turn.Options{
 		Lease: c.Lease, MaxSteps: c.MaxSteps, ToolTimeout: c.ToolTimeout, ShutdownGrace: c.Shutdown, Expiry: c.Expiry, Logger: log,
+		LetGo: hub.Wake,
 	})
 	for i := range c.MCPServers {
 		c.MCPServers[i].Identity = store.Identity(c.MCPServers[i])
@@ -118,6 +121,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	handler := api.New(api.Options{
 		Service: svc, Models: models, Events: eventSource{hub}, Page: web.Handler(), Contract: assent.Contract,
 		Logger: log, Hosts: hosts(c, ln), PublicURL: public, NoAuth: c.NoAuth,
+		Collectors: []prometheus.Collector{numbers{store, engine, hub, peers}},
 	})
 
 	link := base + "/"
@@ -137,20 +141,30 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	}
 	log.InfoContext(ctx, "serving", slog.Any("config", c), slog.String("version", version()))
 
-	var engineDone sync.WaitGroup
-	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
-	engineDone.Go(func() { engine.Run(engineCtx) })
-	engineDone.Go(func() { svc.Run(engineCtx) })
-	err = listen(ctx, ln, handler, log)
-	stopEngine()
-	engineDone.Wait()
-	hub.Wake() // others can take at once what was given back
+	// Turns are given back from the first moment on, while requests are still
+	// answered: what those begin is for others.
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	aside, stopAside := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAside()
+	var parts sync.WaitGroup
+	parts.Go(func() { engine.Run(running) })
+	parts.Go(func() { svc.Run(aside) })
+	err = listen(ctx, ln, handler, c.Delay, log)
+	stop()
+	stopAside()
+	parts.Wait()
 	return err
 }
 
-// listen serves HTTP until ctx ends; then event streams are told to leave and
-// requests may finish.
-func listen(ctx context.Context, ln net.Listener, handler *api.API, log *slog.Logger) error {
+const (
+	requestsTime = 15 * time.Second // for requests that are under way when the server leaves
+	farewellTime = 3 * time.Second  // for event streams; a tab that does not read is cut
+)
+
+// listen serves HTTP until ctx ends, and for a delay more, in which it says
+// that it leaves. Then event streams are told so, and requests may finish.
+func listen(ctx context.Context, ln net.Listener, handler *api.API, delay time.Duration, log *slog.Logger) error {
 	srv := &http.Server{
 		Handler:           handler.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -166,13 +180,33 @@ func listen(ctx context.Context, ln net.Listener, handler *api.API, log *slog.Lo
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
-	defer cancel()
-	if err := handler.Shutdown(grace); err != nil {
-		log.WarnContext(grace, "event streams were cut", slog.Any("error", err))
+	handler.Leave()
+	if delay > 0 {
+		select {
+		case err := <-served:
+			return fmt.Errorf("serve: %w", err)
+		case <-time.After(delay):
+		}
 	}
-	if err := srv.Shutdown(grace); err != nil {
-		return errors.Join(fmt.Errorf("shut down: %w", err), srv.Close())
+	ctx = context.WithoutCancel(ctx)
+	var streams sync.WaitGroup
+	defer streams.Wait()
+	streams.Go(func() { // beside the listener's end, so that nobody comes back here
+		ctx, cancel := context.WithTimeout(ctx, farewellTime)
+		defer cancel()
+		if err := handler.Shutdown(ctx); err != nil {
+			log.WarnContext(ctx, "event streams were cut", slog.Any("error", err))
+		}
+	})
+	ctx, cancel := context.WithTimeout(ctx, requestsTime)
+	defer cancel()
+	err := srv.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		log.WarnContext(ctx, "requests were cut")
+		err = srv.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("shut down: %w", err)
 	}
 	return nil
 }

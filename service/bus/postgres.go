@@ -72,6 +72,11 @@ type Postgres struct {
 	bytes   int
 	dropped bool // and the others have not been told
 	beat    bool // a sign of life is due
+	failing bool // what was last to be sent was not
+	unsaid  bool // something was not sent, since nobody was there
+
+	heardSelf, heardOther time.Time // when last
+	count                 counters
 }
 
 // OpenPostgres returns a bus. It connects when it has something to say: a
@@ -99,7 +104,9 @@ func OpenPostgres(o PostgresOptions) (*Postgres, error) {
 		seal: seal,
 		url:  listen.String(), dialer: o.Dialer, channel: cmp.Or(o.Channel, "assent"), name: strings.ToLower(rand.Text()[:nameLength]),
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), wake: make(chan struct{}, 1),
+		beat: true, heardOther: time.Now(), // says at once that it is there, and takes it that others are
 	}
+	b.wakeUp()
 	connector.Dialer(dialed{b.dialer})
 	b.db = sql.OpenDB(connector)
 	b.db.SetMaxOpenConns(1)
@@ -121,8 +128,15 @@ func (b *Postgres) Close() error {
 
 // Send puts a message into the queue. It never waits; when the queue is full the
 // oldest messages are dropped, and the other instances are told that some were.
+// While there are no others nothing is sent but signs of life.
 func (b *Postgres) Send(message []byte) {
 	b.mu.Lock()
+	if b.aloneNow() {
+		b.unsaid = true
+		b.mu.Unlock()
+		b.count.unsent.Add(1)
+		return
+	}
 	b.waiting = append(b.waiting, message)
 	b.bytes += len(message)
 	for b.bytes > maxWaiting {
@@ -130,12 +144,10 @@ func (b *Postgres) Send(message []byte) {
 		b.waiting[0] = nil
 		b.waiting = b.waiting[1:]
 		b.dropped = true
+		b.count.dropped.Add(1)
 	}
 	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	b.wakeUp()
 }
 
 // send notifies of what waits: at once if nothing was sent for a moment, and
@@ -195,14 +207,17 @@ func (b *Postgres) flush(ctx context.Context) error {
 	}
 	if err != nil {
 		b.mu.Lock()
-		b.dropped = true
+		b.dropped, b.failing = true, true
 		b.mu.Unlock()
-		select { // tries again, to say that
-		case b.wake <- struct{}{}:
-		default:
-		}
+		b.count.dropped.Add(int64(len(messages)))
+		b.wakeUp() // tries again, to say that
+		return err
 	}
-	return err
+	b.mu.Lock()
+	b.failing = false
+	b.mu.Unlock()
+	b.count.sent.Add(int64(len(messages)))
+	return nil
 }
 
 // pack makes payloads of messages, at least one.
@@ -241,6 +256,7 @@ func (b *Postgres) notify(ctx context.Context, payloads []string) error {
 	if _, err := b.db.ExecContext(ctx, q.String()); err != nil {
 		return fmt.Errorf("notify: %w", err)
 	}
+	b.count.batches.Add(int64(len(payloads)))
 	return nil
 }
 
@@ -284,23 +300,29 @@ func (b *Postgres) Receive(ctx context.Context, deliver func([]byte), lost func(
 			listening.Wait()
 			return
 		case <-losses:
+			b.unsure()
 			lost()
 		case n := <-l.Notify:
 			if n == nil {
+				b.unsure()
 				lost()
 				continue
 			}
 			if strings.HasPrefix(n.Extra, b.name) { // said here
+				b.heardOneself()
 				continue
 			}
 			frames, err := b.seal.open(n.Extra)
 			if err != nil {
+				b.count.foreign.Add(1)
 				foreign.Do(func() {
 					b.log.WarnContext(ctx, "instances do not have the same key, or a stranger notifies", slog.Any("error", err))
 				})
 				continue
 			}
+			b.heardAnother()
 			messages, missing := unframe(frames)
+			b.count.received.Add(int64(len(messages)))
 			for _, m := range messages {
 				deliver(m)
 			}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -260,5 +261,22 @@ func TestAWrongURLIsNotShown(t *testing.T) {
 		if _, err := bus.OpenPostgres(bus.PostgresOptions{URL: url, Dialer: dialer{}, Key: key}); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+func TestInstancesSeeEachOtherComeAndCount(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	a, b := join(t, url, dialer{}), join(t, url, dialer{})
+	a.Send([]byte("hello"))
+	b.until(t, "it is greeted", func() bool { return slices.Contains(b.heard, "hello") })
+	if s := b.Stats(); s.Received != 1 || s.Alone || s.Foreign != 0 {
+		t.Errorf("who heard it counts %+v", s)
+	}
+	for a.Stats().Sent == 0 { // it is counted a moment after it was sent
+		runtime.Gosched()
+	}
+	if s := a.Stats(); s.Sent != 1 || s.Batches == 0 || s.Alone || s.Unsent != 0 || s.Dropped != 0 {
+		t.Errorf("who said it counts %+v", s)
 	}
 }

@@ -200,8 +200,10 @@ func (h *Hub) say(s signal) bool {
 		return false
 	}
 	if len(data) > MaxMessage {
+		h.count.tooLarge.Add(1)
 		return false
 	}
+	h.count.said.Add(1)
 	h.peers.bus.Send(data)
 	return true
 }
@@ -216,6 +218,7 @@ func (h *Hub) hear(message []byte) {
 	if s.From == h.epoch {
 		return
 	}
+	h.count.heard.Add(1)
 	switch s.Kind {
 	case sayChange:
 		h.hearChange(s)
@@ -244,6 +247,7 @@ func (h *Hub) hear(message []byte) {
 
 // lost has the revisions looked at at once, and often for a while.
 func (h *Hub) lost() {
+	h.count.losses.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.peers.fast = time.Now().Add(fastFor)

@@ -136,6 +136,7 @@ type Hub struct {
 	wg     sync.WaitGroup
 	loads  chan struct{} // a slot for each snapshot that is being read
 	retry  chan struct{} // wakes the goroutine that reads statuses again
+	count  counters
 
 	mu       sync.Mutex // nothing under it waits or does I/O
 	epoch    string     // tells the ids of this hub from those of one before it

@@ -148,6 +148,7 @@ type snapshotData struct {
 
 // readTopic reads the topic and adds the text of the running steps to it.
 func (h *Hub) readTopic(ctx context.Context, topicID string, steps []stepCopy, snap *snapshot) error {
+	h.count.snapshots.Add(1)
 	s, err := h.src.Snapshot(ctx, topicID, h.messages, "")
 	if err != nil {
 		return fmt.Errorf("snapshot of topic %s: %w", topicID, err)

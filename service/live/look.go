@@ -90,6 +90,7 @@ func (h *Hub) behind(rows []chat.TopicRevision) []string {
 		t := h.topics[row.TopicID]
 		if t != nil && t.followed && t.known > 0 && (t.known < before || !row.Removed && max(t.statusRev, t.statusKnown) < before) {
 			t.floor = max(t.floor, before)
+			h.count.healed.Add(1)
 			h.forget(t)
 		}
 		w, known := p.told[row.TopicID]

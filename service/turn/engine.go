@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +22,8 @@ type Options struct {
 	Heartbeat time.Duration // between two heartbeats; three tenths of Lease
 	// Poll is the time between two looks for turns that nobody told of, and for
 	// the answer to an open question: it bounds how late an answer is seen that
-	// was given to another process. 1 s.
+	// was given to another process, and how long after its lease a turn of a dead
+	// process is found. 1 s, or three tenths of a Lease shorter than that is.
 	Poll time.Duration
 	// MaxTurns is how many turns are run here at once; 64. Those of which every
 	// running call waits for an answer are not counted, up to 16 times as many
@@ -36,15 +39,18 @@ type Options struct {
 	// ShutdownGrace is how long a clean shutdown waits for running calls.
 	// Model streams are cut at once: their step is asked again. 10 s.
 	ShutdownGrace time.Duration
-	Expiry        time.Duration // of an approval that nobody decides; 0 is never
-	Logger        *slog.Logger  // discards by default
+	// LetGo is called after turns were given back: other processes may claim them
+	// at once. It must not wait.
+	LetGo  func()
+	Expiry time.Duration // of an approval that nobody decides; 0 is never
+	Logger *slog.Logger  // discards by default
 }
 
 func (o Options) withDefaults() Options {
 	o.Owner = cmp.Or(o.Owner, rand.Text())
 	o.Lease = cmp.Or(o.Lease, 10*time.Second)
 	o.Heartbeat = cmp.Or(o.Heartbeat, o.Lease*3/10)
-	o.Poll = cmp.Or(o.Poll, time.Second)
+	o.Poll = cmp.Or(o.Poll, min(time.Second, o.Lease*3/10))
 	o.MaxTurns = cmp.Or(o.MaxTurns, 64)
 	o.MaxSteps = cmp.Or(o.MaxSteps, 50)
 	o.MaxParallel = cmp.Or(o.MaxParallel, 8)
@@ -52,12 +58,20 @@ func (o Options) withDefaults() Options {
 	o.StopGrace = cmp.Or(o.StopGrace, 10*time.Second)
 	o.ShutdownGrace = cmp.Or(o.ShutdownGrace, 10*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.LetGo == nil {
+		o.LetGo = func() {}
+	}
 	return o
 }
 
-// storeTimeout bounds each of the engine's own transactions: a database that
-// has gone silent must not hold up what another connection would answer.
-const storeTimeout = 15 * time.Second
+const (
+	// storeTimeout bounds each of the engine's own transactions: a database that
+	// has gone silent must not hold up what another connection would answer.
+	storeTimeout = 15 * time.Second
+	// deafTime is how long a clean shutdown waits for calls that were told to
+	// end. One that does not listen goes on without us.
+	deafTime = 5 * time.Second
+)
 
 // Causes for which a run's context ends.
 var (
@@ -75,6 +89,11 @@ type Engine struct {
 	opt    Options
 	log    *slog.Logger
 	wake   chan struct{}
+	count  counters
+
+	// leases is held while leases are renewed or given back, so that none is
+	// renewed that was given back.
+	leases sync.Mutex
 
 	mu   sync.Mutex
 	runs map[string]*run // by turn id
@@ -117,7 +136,7 @@ func (e *Engine) Cancel(stopped chat.Epochs) {
 
 // Run claims and runs turns until ctx ends. Then it claims no more, cuts model
 // streams (their steps will be asked again), waits up to ShutdownGrace for
-// calls that run, and gives its turns back before it returns.
+// calls that run, and gives each turn back as soon as nothing of it runs here.
 func (e *Engine) Run(ctx context.Context) {
 	hard, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -127,22 +146,23 @@ func (e *Engine) Run(ctx context.Context) {
 	poll := time.NewTicker(e.opt.Poll)
 	defer poll.Stop()
 	for ctx.Err() == nil {
-		e.claim(hard)
+		e.claim(ctx, hard)
 		select {
 		case <-ctx.Done():
 		case <-e.wake:
 		case <-poll.C:
 		}
 	}
-	e.finish()
+	e.finish(hard)
 	stop()
-	beats.Wait() // a heartbeat after it would take back what is given back
-	e.giveBack(context.WithoutCancel(ctx))
+	beats.Wait()
+	e.giveBack(context.WithoutCancel(ctx), false)
 }
 
-// finish ends what runs here.
-func (e *Engine) finish() {
+// finish ends what runs here. It is woken whenever a run has ended.
+func (e *Engine) finish(ctx context.Context) {
 	e.mu.Lock()
+	left := len(e.runs)
 	for _, r := range e.runs {
 		r.leave()
 	}
@@ -151,40 +171,73 @@ func (e *Engine) finish() {
 	go func() { e.wg.Wait(); close(done) }()
 	grace := time.NewTimer(e.opt.ShutdownGrace)
 	defer grace.Stop()
-	select {
-	case <-done:
-	case <-grace.C:
-		e.mu.Lock()
-		for _, r := range e.runs {
-			r.cancel(errShutdown)
+	var deaf <-chan time.Time
+	for {
+		select {
+		case <-done:
+			return
+		case <-e.wake:
+			e.mu.Lock()
+			now := len(e.runs)
+			e.mu.Unlock()
+			if now > 0 && now < left { // else it is done, or nothing has ended
+				e.giveBack(ctx, true)
+			}
+			left = now
+		case <-grace.C:
+			e.mu.Lock()
+			for _, r := range e.runs {
+				r.cancel(errShutdown)
+			}
+			e.mu.Unlock()
+			deaf = time.After(deafTime)
+		case <-deaf:
+			e.log.WarnContext(ctx, "calls that do not end are left behind")
+			return
 		}
-		e.mu.Unlock()
-		<-done
 	}
 }
 
-func (e *Engine) giveBack(ctx context.Context) {
+// giveBack lets others claim what is ours, but for what still runs here if that
+// is to be kept.
+func (e *Engine) giveBack(ctx context.Context, keep bool) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := e.store.LetGo(ctx, e.opt.Owner); err != nil {
-		e.log.WarnContext(ctx, "turns were not given back; they are claimable when their leases end", slog.Any("error", err))
+	e.leases.Lock()
+	defer e.leases.Unlock()
+	var kept []string
+	if keep {
+		e.mu.Lock()
+		kept = slices.Collect(maps.Keys(e.runs))
+		e.mu.Unlock()
 	}
+	if err := e.store.LetGo(ctx, e.opt.Owner, kept...); err != nil {
+		e.log.WarnContext(ctx, "turns were not given back; they are claimable when their leases end", slog.Any("error", err))
+		return
+	}
+	e.opt.LetGo()
 }
 
-// claim takes turns until there are none, or no room.
-func (e *Engine) claim(ctx context.Context) {
-	for {
+// claim takes turns until there are none, no room, or ctx has ended. What is
+// claimed runs until hard ends.
+func (e *Engine) claim(ctx, hard context.Context) {
+	for ctx.Err() == nil {
 		room := e.room()
 		if room <= 0 {
 			return
 		}
 		found, err := e.claimable(ctx, room)
 		if err != nil {
-			e.log.WarnContext(ctx, "cannot look for turns", slog.Any("error", err))
+			if ctx.Err() == nil {
+				e.log.WarnContext(ctx, "cannot look for turns", slog.Any("error", err))
+			}
 			return
 		}
 		claimed := 0
 		for _, c := range found {
+			if ctx.Err() != nil {
+				return
+			}
 			e.mu.Lock()
 			_, ours := e.runs[c.TurnID]
 			e.mu.Unlock()
@@ -192,6 +245,9 @@ func (e *Engine) claim(ctx context.Context) {
 				continue
 			}
 			work, change, ok, err := e.claimOne(ctx, c)
+			if err != nil && ctx.Err() != nil {
+				return // if it is ours unheard, it is given back with the others
+			}
 			if err != nil {
 				e.log.WarnContext(ctx, "cannot claim turn", slog.String("turn_id", c.TurnID), slog.Any("error", err))
 				continue
@@ -200,7 +256,7 @@ func (e *Engine) claim(ctx context.Context) {
 				continue
 			}
 			claimed++
-			e.start(ctx, work, change)
+			e.start(hard, work, change)
 		}
 		if claimed == 0 || len(found) < room {
 			return
@@ -221,6 +277,10 @@ func (e *Engine) claimOne(ctx context.Context, c chat.Candidate) (chat.Work, cha
 }
 
 func (e *Engine) start(ctx context.Context, work chat.Work, change chat.Change) {
+	e.count.claimed.Add(1)
+	if len(change.Messages) > 0 { // told anew, since another owner had written to it
+		e.count.takenOver.Add(1)
+	}
 	r := newRun(ctx, e, work, change.Revision)
 	e.mu.Lock()
 	e.runs[work.Turn.ID] = r
@@ -254,25 +314,17 @@ func (e *Engine) beat(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		e.mu.Lock()
-		runs := make([]*run, 0, len(e.runs))
-		epochs := make(chat.Epochs, len(e.runs))
-		for id, r := range e.runs {
-			runs = append(runs, r)
-			epochs[id] = r.fence.Epoch
-		}
-		e.mu.Unlock()
-		// Only what runs here is renewed: a turn that is ours by name but whose
-		// claim was never heard of here must become claimable again.
-		owned, err := e.heartbeat(ctx, epochs)
+		runs, owned, err := e.renew(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
+				e.count.unbeaten.Add(1)
 				e.log.WarnContext(ctx, "heartbeat was not written", slog.Any("error", err))
 			}
 			continue
 		}
 		for _, r := range runs {
-			if owned[r.fence.TurnID] != r.fence.Epoch {
+			if owned[r.fence.TurnID] != r.fence.Epoch && r.ctx.Err() == nil {
+				e.count.lost.Add(1)
 				r.cancel(errStopped)
 			}
 		}
@@ -282,13 +334,28 @@ func (e *Engine) beat(ctx context.Context) {
 	}
 }
 
-func (e *Engine) heartbeat(ctx context.Context, epochs chat.Epochs) (chat.Epochs, error) {
-	if len(epochs) == 0 {
-		return nil, nil
+// renew writes one heartbeat. It says for what, and what of it is still ours.
+//
+// Only what runs here is renewed: a turn that is ours by name but whose claim
+// was never heard of here must become claimable again.
+func (e *Engine) renew(ctx context.Context) ([]*run, chat.Epochs, error) {
+	e.leases.Lock()
+	defer e.leases.Unlock()
+	e.mu.Lock()
+	runs := make([]*run, 0, len(e.runs))
+	epochs := make(chat.Epochs, len(e.runs))
+	for id, r := range e.runs {
+		runs = append(runs, r)
+		epochs[id] = r.fence.Epoch
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	e.mu.Unlock()
+	if len(epochs) == 0 {
+		return nil, nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(storeTimeout, e.opt.Lease)) // later it is of no use
 	defer cancel()
-	return e.store.Heartbeat(ctx, e.opt.Owner, epochs, e.opt.Lease)
+	owned, err := e.store.Heartbeat(ctx, e.opt.Owner, epochs, e.opt.Lease)
+	return runs, owned, err
 }
 
 func (e *Engine) closeStopped(ctx context.Context) error {

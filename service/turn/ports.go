@@ -52,9 +52,9 @@ type Store interface {
 	// and lets go of the turn. It is fenced by the epoch under which the turn
 	// was running when it was stopped.
 	KeepPartial(ctx context.Context, f chat.Fence, position int, partial chat.Parts) (chat.Change, error)
-	// LetGo gives the turns of owner back: they can be claimed at once, by
-	// anyone. A clean shutdown ends with it.
-	LetGo(ctx context.Context, owner string) error
+	// LetGo gives the turns of owner back, but for those to keep: they can be
+	// claimed at once, by anyone. A clean shutdown ends with it.
+	LetGo(ctx context.Context, owner string, keep ...string) error
 	// CloseStopped takes the epoch from owners of stopped turns that have not
 	// let go of them within grace.
 	CloseStopped(ctx context.Context, grace time.Duration) error
