@@ -9,7 +9,7 @@ import (
 )
 
 func TestKilledWhileParked(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a"), call("note", "b")), llmtest.Text("ok"))
 		w.spawn()
 		topic := w.topic()
@@ -35,7 +35,7 @@ func TestKilledWhileParked(t *testing.T) {
 }
 
 func TestKilledRightAfterTheLastDecision(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.answers(func(_ int, r llmtest.Request) llmtest.Turn {
 			if r.Messages[len(r.Messages)-1].Role == "tool" {
 				return llmtest.Text("ok")
@@ -57,7 +57,7 @@ func TestKilledRightAfterTheLastDecision(t *testing.T) {
 }
 
 func TestKilledAfterAnApprovedToolTookEffect(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a", `"hold":true`)), llmtest.Text("I cannot know"))
 		w.spawn()
 		topic := w.topic()
@@ -87,7 +87,7 @@ func TestKilledAfterAnApprovedToolTookEffect(t *testing.T) {
 }
 
 func TestDeniedThenRestartedNeverRuns(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a"), call("note", "b")), llmtest.Text("ok"))
 		w.spawn()
 		topic := w.topic()
@@ -105,7 +105,7 @@ func TestDeniedThenRestartedNeverRuns(t *testing.T) {
 }
 
 func TestKilledDuringAModelStreamTheStepIsAskedAgain(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		never := make(chan struct{})
 		w.says(
 			llmtest.Calls(call("peek", "before")),
@@ -137,7 +137,7 @@ func TestModelFailureInTheContinuationKeepsDecisionsAndRetryGoesOn(t *testing.T)
 		"CleanEnd":    llmtest.Text("half").Then(llmtest.Calls(call("note", "b"))).Then(llmtest.EOF()),
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachDatabase(t, func(t *testing.T, w *world) {
+			eachDeployment(t, func(t *testing.T, w *world) {
 				w.says(llmtest.Calls(call("note", "a")), broken, llmtest.Text("ok"))
 				w.start()
 				topic := w.topic()

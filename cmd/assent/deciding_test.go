@@ -10,7 +10,7 @@ import (
 )
 
 func TestDoubleClickHasOneEffect(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a")), llmtest.Text("ok"))
 		w.start()
 		topic := w.topic()
@@ -53,7 +53,7 @@ func TestDoubleClickHasOneEffect(t *testing.T) {
 }
 
 func TestApproveAndDenyRaceHaveOneWinnerAndTheLoserLearnsWho(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a")), llmtest.Text("ok"))
 		w.start()
 		topic := w.topic()
@@ -96,7 +96,7 @@ func TestApproveAndDenyRaceHaveOneWinnerAndTheLoserLearnsWho(t *testing.T) {
 }
 
 func TestGuessedForeignAndClosedApprovals(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.answers(func(int, llmtest.Request) llmtest.Turn { return llmtest.Calls(call("note", "a")) })
 		w.start()
 		mine, other := w.topic(), w.topic()
@@ -177,7 +177,7 @@ func TestWordsDecideNothing(t *testing.T) {
 }
 
 func TestAYesToAToolThatHasChangedIsAskedForAgain(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a"), call("note", "b")), llmtest.Text("ok"))
 		w.start()
 		topic := w.topic()
@@ -224,7 +224,7 @@ func TestAYesToAToolThatHasChangedIsAskedForAgain(t *testing.T) {
 }
 
 func TestADenialNeedsNoTool(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a")), llmtest.Text("ok"))
 		w.start()
 		topic := w.topic()

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAnApprovalThatNobodyDecidesInTimeIsDenied(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.flags = []string{"-approval-expiry", "1s"}
 		w.says(llmtest.Calls(call("note", "a"), call("note", "b")), llmtest.Text("ok"))
 		w.start()

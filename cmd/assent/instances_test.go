@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -204,6 +205,86 @@ func TestAnotherInstanceGoesOnAfterACleanStop(t *testing.T) {
 		far.converge(topic)
 		if m := there.last(topic); m.lastText() != "a whole sentence" || here.probe.starts(t, "before") != 1 {
 			t.Errorf("got %+v, the committed call ran %d times", m.Parts, here.probe.starts(t, "before"))
+		}
+	})
+}
+
+func TestADecisionElsewhereWithNoTabOpenGoesOn(t *testing.T) {
+	several(t, func(t *testing.T, here, there *world) {
+		here.says(llmtest.Calls(call("note", "a"), call("note", "b")), llmtest.Text("ok"))
+		here.start()
+		topic := here.topic()
+		here.send(topic, "go")
+		here.until(topic, chat.TopicAwaitingApproval)
+		there.beside(here)
+		if d := there.approve(topic, "a"); d.Pending != 1 || d.Continuation != chat.ContinuationWaiting {
+			t.Errorf("after the first: %+v", d)
+		}
+		if d := there.deny(topic, "b", "no"); d.Pending != 0 || d.Continuation != chat.ContinuationScheduled {
+			t.Errorf("after the last: %+v", d)
+		}
+		here.until(topic, chat.TopicDone)
+		if a, b := here.probe.starts(t, "a"), here.probe.starts(t, "b"); a != 1 || b != 0 {
+			t.Errorf("a started %d times, b %d", a, b)
+		}
+		if m := there.last(topic); m.lastText() != "ok" || m.Metadata.Epoch != 2 {
+			t.Errorf("got %+v, claimed %d times", m.Parts, m.Metadata.Epoch)
+		}
+	})
+}
+
+// drip reads one byte for each that it is given, and without end once given is
+// closed.
+type drip struct {
+	r     io.Reader
+	given <-chan struct{}
+}
+
+func (d drip) Read(p []byte) (int, error) {
+	<-d.given
+	return d.r.Read(p[:min(len(p), 1)])
+}
+
+func TestTabsElsewhereThatSleepOrReadSlowlyDelayNobodyAndConverge(t *testing.T) {
+	several(t, func(t *testing.T, here, there *world) {
+		gate, given := make(chan struct{}), make(chan struct{})
+		here.says(
+			llmtest.Text(strings.Split(strings.Repeat("word ", 300), "")...).Then(llmtest.Gate(gate)).Then(llmtest.Text("last")).Then(llmtest.Calls(call("peek", "free"), call("note", "a"))),
+			llmtest.Text("the ", "end"),
+		)
+		here.start()
+		topic := here.topic()
+		here.send(topic, "go")
+		here.until(topic, chat.TopicStreaming)
+		there.beside(here)
+		slow := there.open("", func(r io.Reader) io.Reader { return drip{r, given} }, topic)
+		near, far, sleeps, moves := here.open("", nil, topic), there.open("", nil, topic), there.open("", nil, topic), there.open("", nil, topic)
+		for _, b := range []*tab{near, far, sleeps, moves} {
+			b.shows(topic, "word word")
+		}
+		sleeps.leave()
+		moves.leave()
+		for range 20 {
+			given <- struct{}{}
+		}
+		close(gate)
+		for _, b := range []*tab{near, far} {
+			here.eventually(func() bool { return b.cards(topic) == 1 }, func() string { return "there is no card" })
+		}
+		there.approve(topic, "a")
+		here.until(topic, chat.TopicDone)
+		near.converge(topic)
+		far.converge(topic) // while the slow one has not read a snapshot's first line
+
+		sleeps.connect(sleeps.lastID())
+		moves.on = here // whose ids are others
+		moves.connect(moves.lastID())
+		close(given)
+		for _, b := range []*tab{slow, sleeps, moves} {
+			b.converge(topic)
+			if n := b.cards(topic); n != 0 {
+				t.Errorf("%d decided cards have buttons", n)
+			}
 		}
 	})
 }

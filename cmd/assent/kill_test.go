@@ -18,7 +18,8 @@ import (
 // TestKill ends a real server with SIGKILL at random moments around step
 // commit, park, decide, continuation and tool run, starts it again, and holds
 // what it then says against what its clients were answered and what the tool
-// itself wrote. ASSENT_KILL_ROUNDS sets the rounds of each database,
+// itself wrote. Of two instances it ends one, and starts it again while the
+// clients use both. ASSENT_KILL_ROUNDS sets the rounds of each deployment,
 // ASSENT_KILL_SEED repeats a run's choices.
 func TestKill(t *testing.T) {
 	rounds, err := strconv.Atoi(orElse(os.Getenv("ASSENT_KILL_ROUNDS"), "20"))
@@ -29,9 +30,9 @@ func TestKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		t.Logf("seed %d", seed)
-		random := rand.New(rand.NewPCG(seed, uint64(len(w.databaseURL))))
+		random := rand.New(rand.NewPCG(seed, uint64(len(w.databaseURL)+len(w.others))))
 		w.answers(killModel)
 		w.spawn()
 		for n := range rounds {
@@ -76,7 +77,7 @@ func killModel(_ int, r llmtest.Request) llmtest.Turn {
 	}
 }
 
-// killRound is one topic whose server is killed once.
+// killRound is one topic, during which a server is killed once.
 type killRound struct {
 	*world
 	n       int
@@ -90,26 +91,63 @@ type killRound struct {
 func (k *killRound) play() {
 	k.cards = map[string]string{}
 	k.topic = k.world.topic()
+	var tabs []*tab
+	for range k.servers() {
+		tabs = append(tabs, k.open("", nil, k.topic))
+	}
+	victim := k.servers()[k.random.IntN(len(k.servers()))]
 	moment := k.random.IntN(5)
 	delay := time.Duration(k.random.IntN(60_000)) * time.Microsecond
-	killed := make(chan struct{})
+	outage := time.Duration(k.random.IntN(500)) * time.Millisecond
+	over := make(chan struct{})
 	var once sync.Once
 	reached := func(m int) { // the kill comes a little after its moment
 		if m == moment {
 			once.Do(func() {
 				time.AfterFunc(delay, func() {
-					k.kill()
-					close(killed)
+					defer close(over)
+					victim.end()
+					if len(k.others) > 0 && pause(k.t.Context(), outage) { // the clients use the other meanwhile
+						if err := victim.spawnOne(); err != nil {
+							k.t.Error(err)
+						}
+					}
 				})
 			})
 		}
 	}
 	k.drive(reached)
 	reached(moment) // the moment may not have come
-	<-killed
+	<-over
 	k.spawn()
 	k.drive(func(int) {})
 	k.check()
+	for _, b := range tabs {
+		select {
+		case <-b.done:
+			b.close()
+			b.connect(b.lastID())
+		default: // its server was not killed
+		}
+		b.converge(k.topic)
+		b.leave()
+	}
+}
+
+// ask makes a request. If a server dies of it, another is asked; it fails if
+// there is no other.
+func (k *killRound) ask(method, path string, body any) (reply, error) {
+	r, err := k.do(method, path, body)
+	for range k.others {
+		if err == nil {
+			return r, nil
+		}
+		r, err = k.do(method, path, body)
+	}
+	if err != nil && len(k.others) > 0 {
+		k.t.Errorf("no server answers: %v", err)
+	}
+	return r, err
 }
 
 // drive sends the message and decides cards until the topic is done, or the
@@ -117,7 +155,7 @@ func (k *killRound) play() {
 func (k *killRound) drive(reached func(int)) {
 	message := map[string]any{"id": fmt.Sprintf("m%d", k.n), "text": fmt.Sprintf("r%d", k.n)}
 	reached(0)
-	r, err := k.do("POST", "/topics/"+k.topic+"/messages", message)
+	r, err := k.ask("POST", "/topics/"+k.topic+"/messages", message)
 	if err != nil {
 		return
 	}
@@ -127,7 +165,7 @@ func (k *killRound) drive(reached func(int)) {
 	}
 	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
-		r, err := k.do("GET", "/topics/"+k.topic+"/approvals?state=pending", nil)
+		r, err := k.ask("GET", "/topics/"+k.topic+"/approvals?state=pending", nil)
 		if err != nil {
 			return
 		}
@@ -149,7 +187,7 @@ func (k *killRound) drive(reached func(int)) {
 				k.decided[in.Text] = k.random.IntN(3) > 0
 			}
 			reached(2)
-			r, err := k.do("POST", "/topics/"+k.topic+"/approvals", map[string]any{"approvalId": a.ApprovalID, "approved": k.decided[in.Text]})
+			r, err := k.ask("POST", "/topics/"+k.topic+"/approvals", map[string]any{"approvalId": a.ApprovalID, "approved": k.decided[in.Text]})
 			if err != nil {
 				return // it may have been applied: the same decision is made again after the restart
 			}
@@ -158,7 +196,7 @@ func (k *killRound) drive(reached func(int)) {
 			}
 			reached(3)
 		}
-		if r, err = k.do("GET", "/topics/"+k.topic+"/status", nil); err != nil {
+		if r, err = k.ask("GET", "/topics/"+k.topic+"/status", nil); err != nil {
 			return
 		}
 		var s chat.Status
@@ -171,6 +209,7 @@ func (k *killRound) drive(reached func(int)) {
 			k.t.Errorf("the topic is %s: %s", s.Status, mustJSON(k.t, k.last(k.topic)))
 			return
 		case chat.TopicIdle, chat.TopicPending, chat.TopicStreaming, chat.TopicAwaitingApproval:
+			pause(k.t.Context(), 2*time.Millisecond) // the machine has more to do than to answer this client
 		}
 	}
 	k.t.Errorf("the round did not end: %+v", k.status(k.topic))

@@ -58,8 +58,13 @@ func (w *wire) carry(c net.Conn) {
 	}
 	defer far.Close()
 	w.mu.Lock()
-	w.conns[c], w.conns[far] = true, true
+	if dead = w.dead; !dead { // it may have been cut since
+		w.conns[c], w.conns[far] = true, true
+	}
 	w.mu.Unlock()
+	if dead {
+		return
+	}
 	go func() { _, _ = io.Copy(far, c); _ = far.Close() }()
 	_, _ = io.Copy(c, far)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestFourCallsFourDecisionsOneContinuation(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(
 			llmtest.Calls(call("note", "a"), call("note", "b"), call("note", "c"), call("note", "d")),
 			llmtest.Text("all done"),
@@ -60,7 +60,7 @@ func TestFourCallsFourDecisionsOneContinuation(t *testing.T) {
 }
 
 func TestOneOfTwoDecidedKeepsWaitingAndDoesNotAskTheModel(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a"), call("note", "b"))) // a second request fails the test
 		w.start()
 		topic := w.topic()
@@ -82,7 +82,7 @@ func TestOneOfTwoDecidedKeepsWaitingAndDoesNotAskTheModel(t *testing.T) {
 }
 
 func TestTheSecondCardMayBeDecidedFirst(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a"), call("note", "b")), llmtest.Text("ok"))
 		w.start()
 		topic := w.topic()
@@ -98,7 +98,7 @@ func TestTheSecondCardMayBeDecidedFirst(t *testing.T) {
 }
 
 func TestUngatedCallRunsAtOnceGatedOneNeverBeforeItsDecision(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "gated"), call("peek", "free")), llmtest.Text("ok"))
 		w.start()
 		topic := w.topic()
@@ -123,7 +123,7 @@ func TestUngatedCallRunsAtOnceGatedOneNeverBeforeItsDecision(t *testing.T) {
 }
 
 func TestDecisionWhileASlowSiblingRuns(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "gated"), call("peek", "slow", `"hold":true`)), llmtest.Text("ok"))
 		w.start()
 		topic := w.topic()
@@ -147,7 +147,7 @@ func TestDecisionWhileASlowSiblingRuns(t *testing.T) {
 }
 
 func TestAllDeniedStillGoesOnAndTheModelHearsEachRefusal(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a"), call("note", "b")), llmtest.Text("I see"))
 		w.start()
 		topic := w.topic()
@@ -171,7 +171,7 @@ func TestAllDeniedStillGoesOnAndTheModelHearsEachRefusal(t *testing.T) {
 }
 
 func TestEightCallsHalfGatedSixteenDeciders(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		var calls []llmtest.Call
 		for i := range 8 {
 			calls = append(calls, call([]string{"note", "peek"}[i%2], fmt.Sprintf("x%d", i)))
@@ -254,8 +254,57 @@ func TestEightCallsHalfGatedSixteenDeciders(t *testing.T) {
 	})
 }
 
+func TestTwoDecisionsOnOneMessageAtOnceBothCount(t *testing.T) {
+	eachDeployment(t, func(t *testing.T, w *world) {
+		w.answers(func(_ int, r llmtest.Request) llmtest.Turn {
+			last := r.Messages[len(r.Messages)-1]
+			if last.Role == "tool" {
+				return llmtest.Text("ok")
+			}
+			return llmtest.Calls(call("note", last.Text()+"-a"), call("note", last.Text()+"-b"))
+		})
+		w.start()
+		for n := range 5 {
+			topic, text := w.topic(), fmt.Sprint("t", n)
+			w.send(topic, text)
+			w.until(topic, chat.TopicAwaitingApproval)
+			cards := []chat.ApprovalItem{w.card(topic, text+"-a"), w.card(topic, text+"-b")}
+			var wg sync.WaitGroup
+			decided := make([]chat.Decided, len(cards))
+			now := make(chan struct{})
+			for i, card := range cards {
+				wg.Go(func() {
+					<-now
+					r, err := w.do("POST", "/topics/"+topic+"/approvals", map[string]any{"approvalId": card.ApprovalID, "approved": i == 0})
+					if err != nil || r.status != 200 {
+						t.Errorf("got %d %s, %v", r.status, r.body, err)
+						return
+					}
+					r.into(t, &decided[i])
+				})
+			}
+			close(now)
+			wg.Wait()
+			if t.Failed() {
+				return
+			}
+			if x, y := decided[0], decided[1]; x.Pending+y.Pending != 1 || x.Continuation == y.Continuation ||
+				x.Results[0].Outcome != chat.EffectApplied || y.Results[0].Outcome != chat.EffectApplied {
+				t.Errorf("they were answered %+v and %+v", x, y)
+			}
+			w.until(topic, chat.TopicDone)
+			if a, b := w.probe.starts(t, text+"-a"), w.probe.starts(t, text+"-b"); a != 1 || b != 0 {
+				t.Errorf("the approved call was started %d times, the denied one %d times", a, b)
+			}
+			if m := w.last(topic); m.Metadata.Epoch != 2 {
+				t.Errorf("%d continuations", m.Metadata.Epoch-1)
+			}
+		}
+	})
+}
+
 func TestAWaitingTopicDelaysNoOther(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.answers(func(_ int, r llmtest.Request) llmtest.Turn {
 			if r.Messages[len(r.Messages)-1].Text() == "ask" {
 				return llmtest.Calls(call("note", "a"))
@@ -276,7 +325,7 @@ func TestAWaitingTopicDelaysNoOther(t *testing.T) {
 }
 
 func TestABatchIsAppliedWholeOrNotAtAll(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a"), call("note", "b"), call("note", "c")), llmtest.Text("ok"))
 		w.start()
 		topic := w.topic()

@@ -9,7 +9,7 @@ import (
 )
 
 func TestStopWhileACardIsOpen(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(
 			llmtest.Calls(call("note", "a"), call("note", "b"), call("note", "c"), call("peek", "d")),
 			llmtest.Text("next"),
@@ -61,7 +61,7 @@ func TestStopWhileACardIsOpen(t *testing.T) {
 }
 
 func TestStopDuringAModelStreamKeepsTheText(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		never := make(chan struct{})
 		w.says(llmtest.Text("Once upon ", "a time").Then(llmtest.Hang(never)), llmtest.Text("continued"))
 		w.start()
@@ -87,7 +87,7 @@ func TestStopDuringAModelStreamKeepsTheText(t *testing.T) {
 }
 
 func TestStopDuringAToolRun(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a", `"hold":true`)), llmtest.Text("ok"))
 		w.start()
 		topic := w.topic()
@@ -117,7 +117,7 @@ func TestStopDuringAToolRun(t *testing.T) {
 }
 
 func TestMessageWhileParkedIsQueuedShownAndSentWhenTheTurnIsDone(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a")), llmtest.Text("first done"), llmtest.Text("second done"), llmtest.Text("third done"))
 		w.start()
 		topic := w.topic()
@@ -145,7 +145,7 @@ func TestMessageWhileParkedIsQueuedShownAndSentWhenTheTurnIsDone(t *testing.T) {
 }
 
 func TestQueuedMessagesStayAfterAnErrorUntilSentOrDiscarded(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		gate := make(chan struct{})
 		w.says(llmtest.Gate(gate).Then(llmtest.Status(500, nil, `{"error":{"message":"broken"}}`)), llmtest.Text("ok"))
 		w.start()
@@ -166,7 +166,7 @@ func TestQueuedMessagesStayAfterAnErrorUntilSentOrDiscarded(t *testing.T) {
 }
 
 func TestSupersedeAndReject(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a")), llmtest.Text("instead"))
 		w.start()
 		topic := w.topic()
@@ -186,7 +186,7 @@ func TestSupersedeAndReject(t *testing.T) {
 }
 
 func TestAPendingCardOfAnOldBranchFreezesNothing(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "old")), llmtest.Text("another answer"), llmtest.Text("later"), llmtest.Text("old branch goes on"))
 		w.start()
 		topic := w.topic()
@@ -214,7 +214,7 @@ func TestAPendingCardOfAnOldBranchFreezesNothing(t *testing.T) {
 }
 
 func TestDeletingClosesCards(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.answers(func(int, llmtest.Request) llmtest.Turn { return llmtest.Calls(call("note", "a")) })
 		w.start()
 		topic := w.topic()
@@ -247,7 +247,7 @@ func TestDeletingClosesCards(t *testing.T) {
 }
 
 func TestTheQueueGoesOnWhicheverBranchIsDone(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.answers(func(n int, _ llmtest.Request) llmtest.Turn {
 			if n == 2 {
 				return llmtest.Calls(call("note", "a"))

@@ -22,6 +22,7 @@ import (
 // docs/events.md to the letter.
 type tab struct {
 	w      *world
+	on     *world // the server that it is, or was, connected to
 	topics []string
 	read   func(io.Reader) io.Reader // how the tab reads; nil is at once
 
@@ -41,8 +42,13 @@ func (w *world) open(lastID string, read func(io.Reader) io.Reader, topics ...st
 	return b
 }
 
+// connect stays with the tab's server for as long as that runs.
 func (b *tab) connect(lastID string) {
-	if err := b.dial(http.DefaultClient, b.w.base, b.w.token, lastID); err != nil {
+	b.w.t.Helper()
+	if b.on == nil || !b.on.running() {
+		b.on, _ = b.w.next()
+	}
+	if err := b.dial(http.DefaultClient, b.on.base, b.w.token, lastID); err != nil {
 		b.w.t.Fatal(err)
 	}
 }
@@ -170,7 +176,7 @@ func (b *tab) converge(topic string) {
 }
 
 func TestEveryTabShowsEachDecisionAndTheNextCard(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a"), call("note", "b")), llmtest.Calls(call("note", "c")), llmtest.Text("ok"))
 		w.start()
 		topic := w.topic()
@@ -199,7 +205,7 @@ func TestEveryTabShowsEachDecisionAndTheNextCard(t *testing.T) {
 }
 
 func TestALateTabASlowTabAndOneThatCameBackConverge(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		gate := make(chan struct{})
 		w.says(
 			llmtest.Text(strings.Split(strings.Repeat("word ", 300), "")...).Then(llmtest.Calls(call("peek", "free"), call("note", "a"))),
@@ -247,7 +253,7 @@ type oneByte struct{ r io.Reader }
 func (o oneByte) Read(p []byte) (int, error) { return o.r.Read(p[:min(len(p), 1)]) }
 
 func TestTheSnapshotHoldsTheCardAndOfItsOwnTopicOnly(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.answers(func(int, llmtest.Request) llmtest.Turn { return llmtest.Calls(call("note", "a")) })
 		w.start()
 		waiting, idle := w.topic(), w.topic()
@@ -268,7 +274,7 @@ func TestTheSnapshotHoldsTheCardAndOfItsOwnTopicOnly(t *testing.T) {
 }
 
 func TestATabFollowsTheServerThroughACrash(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, w *world) {
+	eachDeployment(t, func(t *testing.T, w *world) {
 		w.says(llmtest.Calls(call("note", "a")), llmtest.Text("ok"))
 		w.spawn()
 		topic := w.topic()
@@ -276,7 +282,7 @@ func TestATabFollowsTheServerThroughACrash(t *testing.T) {
 		w.send(topic, "go")
 		w.until(topic, chat.TopicAwaitingApproval)
 		b.converge(topic)
-		w.kill()
+		b.on.end()
 		<-b.done
 		w.spawn()
 		b.connect(b.lastID()) // an id of another process: a fresh snapshot
