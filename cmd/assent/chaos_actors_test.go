@@ -11,91 +11,38 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/assent-chat/assent/service/chat"
-	"github.com/assent-chat/assent/service/llm/llmtest"
 )
 
-// asked is a request to the model: by which server and when, for which step,
-// and the numbers of the requests whose answers it holds as the steps before.
-type asked struct {
-	n, step, server int
-	at              time.Duration
-	before          []int
-}
-
-// serial is the number that every call carries of the request that made it.
-func serial(text string) int {
-	base, _, _ := strings.Cut(text, "~")
-	n, err := strconv.Atoi(base[strings.LastIndexByte(base, '.')+1:])
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
-// reply is what the model says: two gated calls and a free one, one more gated
-// call, the end. It takes its time, so that the weather finds it speaking.
-func (c *chaos) reply(server int, r llmtest.Request) llmtest.Turn {
-	a, turn := asked{server: server, at: time.Since(c.began)}, ""
-	for _, m := range r.Messages {
-		switch m.Role {
-		case "user":
-			turn, a.before = m.Text(), nil
-		case "assistant":
-			if len(m.ToolCalls) > 0 {
-				a.before = append(a.before, serial(m.ToolCalls[0].ID))
-			}
-		}
-	}
-	a.step = len(a.before)
-	c.mu.Lock()
-	c.count++
-	n := c.count
-	a.n = n
-	c.asked[turn] = append(c.asked[turn], a)
-	think := between(c.random, 0, 3*time.Second)
-	c.mu.Unlock()
-	if c.calm.Load() {
-		think /= 50
-	}
-	gate := make(chan struct{})
-	time.AfterFunc(think, func() { close(gate) })
-	named := func(letter string) string { return fmt.Sprintf("%s.%s.%d", turn, letter, n) }
-	switch a.step {
-	case 0:
-		return llmtest.Text("some ", "words ").Then(llmtest.Gate(gate)).Then(
-			llmtest.Calls(call("note", named("a")), call("peek", named("b")), call("note", named("c"))))
-	case 1:
-		return llmtest.Text("more ").Then(llmtest.Gate(gate)).Then(llmtest.Calls(call("note", named("d"))))
-	default:
-		return llmtest.Text("the ").Then(llmtest.Gate(gate)).Then(llmtest.Text(fmt.Sprintf("end.%d", n)))
-	}
-}
-
 // ask makes a request that may be lost at any moment.
-func (c *chaos) ask(i *chaosServer, method, path string, body any) (reply, error) {
+func (c *chaos) ask(by *http.Client, i *chaosServer, method, path string, body any) (reply, error) {
 	base, token := i.at()
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return reply{}, err
+	var content io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return reply{}, err
+		}
+		content = bytes.NewReader(raw)
 	}
 	// Its only bound is the client's: a decision on its way when the weather ends is answered too.
-	req, err := http.NewRequestWithContext(c.t.Context(), method, base+path, bytes.NewReader(raw))
+	req, err := http.NewRequestWithContext(c.t.Context(), method, base+path, content)
 	if err != nil {
 		return reply{}, err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.client.Do(req)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := by.Do(req)
 	if err != nil {
 		return reply{}, err
 	}
 	defer resp.Body.Close()
-	raw, err = io.ReadAll(resp.Body)
+	raw, err := io.ReadAll(resp.Body)
 	return reply{resp.StatusCode, resp.Header, raw}, err
 }
 
@@ -107,7 +54,7 @@ func (c *chaos) decideOn(ctx context.Context, random *rand.Rand) {
 	for pause(ctx, between(random, 100*time.Millisecond, 400*time.Millisecond)) {
 		i := c.servers[random.IntN(len(c.servers))]
 		topic := c.topics[random.IntN(len(c.topics))]
-		if r, err := c.ask(i, "GET", "/topics/"+topic+"/approvals?state=pending", nil); err == nil && r.status == 200 {
+		if r, err := c.ask(c.client, i, "GET", "/topics/"+topic+"/approvals?state=pending", nil); err == nil && r.status == 200 {
 			var list struct {
 				Approvals []chat.ApprovalItem `json:"approvals"`
 			}
@@ -141,7 +88,10 @@ type op struct {
 	call, back    int64
 }
 
-const outcomeUnknown = "unknown"
+const (
+	outcomeUnknown = "unknown"
+	outcomeGone    = "gone"
+)
 
 // decideAt makes one decision and records how it went.
 func (c *chaos) decideAt(i *chaosServer, card chaosCard, what string) string {
@@ -150,7 +100,7 @@ func (c *chaos) decideAt(i *chaosServer, card chaosCard, what string) string {
 		body["updatedInput"] = map[string]any{"text": card.text + mark}
 	}
 	o := op{what: what, outcome: outcomeUnknown, call: int64(time.Since(c.began))}
-	r, err := c.ask(i, "POST", "/topics/"+card.topic+"/approvals", body)
+	r, err := c.ask(c.client, i, "POST", "/topics/"+card.topic+"/approvals", body)
 	o.back = int64(time.Since(c.began))
 	switch {
 	case err != nil || r.status >= 500:
@@ -172,7 +122,7 @@ func (c *chaos) decideAt(i *chaosServer, card chaosCard, what string) string {
 		}
 		o.outcome = fmt.Sprintf("conflict %v", p.Decision.Approved)
 	case r.status == 410:
-		o.outcome = "gone"
+		o.outcome = outcomeGone
 	default:
 		c.t.Errorf("deciding: %d %s", r.status, r.body)
 		return ""
@@ -181,37 +131,6 @@ func (c *chaos) decideAt(i *chaosServer, card chaosCard, what string) string {
 	defer c.mu.Unlock()
 	c.ops[card.id] = append(c.ops[card.id], o)
 	return o.outcome
-}
-
-// sendOn sends messages to a topic, each until it is taken, which has the
-// effect of once.
-func (c *chaos) sendOn(ctx context.Context, n int, topic string, random *rand.Rand) {
-	for m := range chaosMessages {
-		turn := fmt.Sprintf("r%dt%dm%d", c.round, n, m)
-		for taken := false; !taken; {
-			if !pause(ctx, between(random, 50*time.Millisecond, 500*time.Millisecond)) {
-				return
-			}
-			i := c.servers[random.IntN(len(c.servers))]
-			if r, err := c.ask(i, "GET", "/topics/"+topic+"/status", nil); err != nil || r.status != 200 || busy(r.body) {
-				continue
-			}
-			r, err := c.ask(i, "POST", "/topics/"+topic+"/messages", map[string]any{"id": turn, "text": turn})
-			taken = err == nil && r.status == 202
-			if err == nil && !taken && r.status < 500 {
-				c.t.Errorf("sending: %d %s", r.status, r.body)
-				return
-			}
-		}
-	}
-}
-
-func busy(body []byte) bool {
-	var s chat.Status
-	if json.Unmarshal(body, &s) != nil {
-		return true
-	}
-	return len(s.ActiveExecutions) > 0 || len(s.AwaitingApprovalAnchors) > 0
 }
 
 // watch keeps a tab connected, now here and now there.

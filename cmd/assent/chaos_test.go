@@ -4,22 +4,19 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/assent-chat/assent/repository/pgtest"
-	"github.com/assent-chat/assent/service/chat"
 	"github.com/assent-chat/assent/service/llm/llmtest"
 )
 
@@ -28,140 +25,124 @@ const (
 	chaosServers  = 3
 	chaosTopics   = 4
 	chaosDeciders = 16
-	chaosRound    = 20 * time.Second
-	chaosMessages = 10 // of a topic and round: a history stays within a page
+	chaosRound    = 20 * time.Second // of weather
+	chaosMessages = 12               // of a topic and round: a history stays within a page
+	chaosHang     = 4 * time.Minute  // of a round, beyond its weather
 )
 
 // chaos is a few real servers on one database, those who use them, and what
 // they were answered.
 type chaos struct {
-	*world  // the first instance, in quiet times
+	*world  // one of the instances, in quiet times
 	seed    uint64
+	links   *links
+	db      *chaosDatabase
 	servers []*chaosServer
-	client  *http.Client
+	logs    string       // folder
+	client  *http.Client // leaves early
+	slow    *http.Client // waits for longer than any request takes
 	began   time.Time
 	calm    atomic.Bool // no weather, and nobody stalls
-	topics  []string    // of the round
-	round   int
 
-	mu     sync.Mutex
-	random *rand.Rand         // of the model
-	asked  map[string][]asked // by turn
-	seen   []chaosCard        // that deciders saw in this round
-	ops    map[string][]op    // by approval
-	errors int                // turns that ended in error
-	count  int                // of the model's requests
-	frozen []freeze           // of the round
-}
+	round    int
+	topics   []string // of the round
+	scripted string   // topic of the round, which people and deciders leave alone
+	people   []*person
+	storms   map[string]int // how often, in all rounds
 
-// freeze is when a server stood still. Times are since the test began.
-type freeze struct {
-	server     int
-	from, till time.Duration
-}
-
-// chaosServer is one of the servers. It may be down.
-type chaosServer struct {
-	*world
 	mu      sync.Mutex
-	running *process
+	random  *rand.Rand                             // of the model
+	scripts map[string]func(chaosAsk) llmtest.Turn // by turn
+	asked   map[string][]chaosAsk                  // by turn
+	seen    []chaosCard                            // that deciders saw in this round
+	did     map[string]int                         // by people, in all rounds
+	ops     map[string][]op                        // by approval
+	errors  int                                    // turns that ended in error
+	count   int                                    // of the model's requests
 }
 
-func (i *chaosServer) at() (base, token string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.running.base, i.running.token
-}
-
-// up starts the server. A connection that is cut while it starts ends it, as
-// it should, and it is started again.
-func (i *chaosServer) up() error {
-	var err error
-	for range 20 {
-		var p *process
-		if p, err = i.launch(); err == nil {
-			i.mu.Lock()
-			i.running = p
-			i.mu.Unlock()
-			return nil
-		}
-	}
-	return err
-}
-
-// down kills the server. From then on its address is nobody's: another
-// program may be given its port.
-func (i *chaosServer) down() {
-	i.mu.Lock()
-	gone := *i.running
-	gone.base = "http://127.0.0.1:0"
-	i.running = &gone
-	i.mu.Unlock()
-	gone.kill()
-}
-
-func (i *chaosServer) signal(s syscall.Signal) error { return i.running.cmd.Process.Signal(s) }
-
-// TestChaos lets deciders, tabs and senders use several servers while those
+// TestChaos lets deciders, tabs and people use several servers while those
 // are killed, frozen and cut off from their database, and then holds what
 // everybody was told against what is committed; see docs/chaos.md.
-// ASSENT_CHAOS_SEED repeats a run's choices, ASSENT_CHAOS_SECONDS sets how
-// long the weather lasts.
+// ASSENT_CHAOS_SEEDS names the runs, each of which repeats the choices of its
+// seed; "random" is a new one. ASSENT_CHAOS_SECONDS is how long each lasts.
 func TestChaos(t *testing.T) {
 	seconds, err := strconv.Atoi(orElse(os.Getenv("ASSENT_CHAOS_SECONDS"), "20"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed, err := strconv.ParseUint(orElse(os.Getenv("ASSENT_CHAOS_SEED"), strconv.FormatUint(rand.Uint64(), 10)), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("ASSENT_CHAOS_SEED=%d", seed)
 	t.Setenv(slowEnv, "200ms") // so that the weather finds calls that run
-	c := newChaos(t, seed)
-	for left := time.Duration(seconds) * time.Second; left > 0 && !t.Failed(); left -= chaosRound {
-		c.round++
-		c.play(min(left, chaosRound))
-	}
-	for _, i := range c.servers {
-		if v := i.model.Violations(); len(v) != 0 {
-			t.Errorf("the model was sent calls without results: %v", v)
+	for _, word := range strings.Fields(orElse(os.Getenv("ASSENT_CHAOS_SEEDS"), "random")) {
+		seed := rand.Uint64() >> 32
+		if word != "random" {
+			if seed, err = strconv.ParseUint(word, 10, 64); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if t.Failed() {
-		t.Logf("round %d of ASSENT_CHAOS_SEED=%d", c.round, seed)
+		ok := t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { newChaos(t, seed).run(time.Duration(seconds) * time.Second) })
+		if !ok {
+			return
+		}
 	}
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
+	t.Logf("ASSENT_CHAOS_SEEDS=%d", seed)
 	c := &chaos{
-		seed: seed, began: time.Now(), random: rand.New(rand.NewPCG(seed, 0)),
-		client: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{}},
+		world: &world{t: t}, seed: seed, began: time.Now(), random: rand.New(rand.NewPCG(seed, 0)), storms: map[string]int{}, did: map[string]int{},
+		client:  &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{}},
+		slow:    &http.Client{Timeout: 45 * time.Second, Transport: &http.Transport{}},
+		scripts: map[string]func(chaosAsk) llmtest.Turn{},
 	}
-	t.Cleanup(c.client.CloseIdleConnections)
-	dir := t.TempDir()
-	log, err := newProbe(filepath.Join(dir, "probe"))
-	if err != nil {
+	var err error
+	if c.logs, err = os.MkdirTemp("", "assent-chaos-"); err != nil {
 		t.Fatal(err)
 	}
-	key := filepath.Join(dir, "key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("5a", 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	url := pgtest.URL(t)
-	for range chaosServers {
-		w := &world{t: t, dir: t.TempDir(), databaseURL: url, probe: log, flags: []string{"-key-file", key, "-lease", chaosLease.String()}}
-		c.servers = append(c.servers, &chaosServer{world: w})
-	}
-	c.world = c.servers[0].world
-	for k, i := range c.servers {
-		i.answers(func(_ int, r llmtest.Request) llmtest.Turn { return c.reply(k, r) })
-		if err := i.up(); err != nil {
-			t.Fatal(err)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			_ = os.RemoveAll(c.logs)
 		}
-		t.Cleanup(func() { i.running.kill() })
+	})
+	t.Cleanup(c.client.CloseIdleConnections)
+	t.Cleanup(c.slow.CloseIdleConnections)
+	c.db = openChaosDatabase(t)
+	c.links = openLinks(t, c.logFile("toxiproxy"))
+	c.newServers(t.TempDir())
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.tails()
+			c.dump()
+			t.Logf("round %d of ASSENT_CHAOS_SEEDS=%d; what the servers wrote, and what their goroutines did at the end, is in %s", c.round, seed, c.logs)
+		}
+	})
+	if _, err := c.db.ExecContext(t.Context(), witness); err != nil {
+		t.Fatal(err)
 	}
 	return c
+}
+
+// run plays rounds until the time is up. A round that hangs ends with all
+// goroutines, of the test and of the servers.
+func (c *chaos) run(long time.Duration) {
+	t := c.t
+	for until := time.Now().Add(long); time.Now().Before(until) && !t.Failed(); {
+		c.round++
+		weather := min(chaosRound, max(time.Until(until), time.Second))
+		hang := time.AfterFunc(weather+chaosHang, func() {
+			fmt.Fprintf(os.Stderr, "round %d of ASSENT_CHAOS_SEEDS=%d hangs; the servers' goroutines are in %s\n", c.round, c.seed, c.logs)
+			c.dump()
+			debug.SetTraceback("all")
+			panic("a round of TestChaos hangs")
+		})
+		c.play(weather)
+		hang.Stop()
+	}
+	for _, i := range c.servers {
+		if v := i.model.Violations(); len(v) != 0 {
+			t.Errorf("steps: the model was sent calls without results: %v", v)
+		}
+	}
+	t.Logf("weather: %v; people: %v", c.storms, c.did)
 }
 
 // dice is a source of choices that depends on the seed, the round and who
@@ -173,23 +154,37 @@ func (c *chaos) dice(who, n int) *rand.Rand {
 const (
 	diceWeather = iota + 1
 	diceDecider
-	diceSender
+	dicePerson
 	diceTab
+	diceDrizzle
+	diceCalm
 )
 
 func between(r *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(r.Int64N(int64(high-low)))
 }
 
+// from makes a server the one that quiet times ask.
+func (c *chaos) from(i *chaosServer) {
+	c.world = i.world
+	base, _ := i.at()
+	c.ready(base)
+}
+
+func (c *chaos) everyTopic() []string { return append(slices.Clone(c.topics), c.scripted) }
+
 // play lets the weather rage over fresh topics, waits for rest, and checks.
-func (c *chaos) play(long time.Duration) {
+func (c *chaos) play(weather time.Duration) {
 	t := c.t
-	c.ready(c.servers[0].running.base)
-	c.topics, c.seen, c.frozen = nil, nil, nil
-	c.asked, c.ops = map[string][]asked{}, map[string][]op{}
-	for range chaosTopics {
-		c.topics = append(c.topics, c.topic())
+	c.from(c.servers[0])
+	c.topics, c.seen, c.people, c.errors = nil, nil, nil, 0
+	c.asked, c.ops = map[string][]chaosAsk{}, map[string][]op{}
+	for n := range chaosTopics {
+		topic := c.newTopic()
+		c.topics = append(c.topics, topic)
+		c.people = append(c.people, &person{chaos: c, n: n, topic: topic, random: c.dice(dicePerson, n)})
 	}
+	c.scripted = c.newTopic()
 	c.calm.Store(false)
 	watching, leave := context.WithCancel(t.Context())
 	var watchers, actors sync.WaitGroup
@@ -197,21 +192,21 @@ func (c *chaos) play(long time.Duration) {
 	defer leave()
 	var tabs []*tab
 	for n := range 2 * len(c.servers) {
-		b := &tab{w: c.world, topics: c.topics}
+		b := &tab{w: c.servers[0].world, topics: c.everyTopic()}
 		tabs = append(tabs, b)
 		random := c.dice(diceTab, n)
 		watchers.Go(func() { c.watch(watching, b, random) })
 	}
 
-	ctx, end := context.WithTimeout(t.Context(), long)
+	ctx, end := context.WithTimeout(t.Context(), weather)
 	defer end()
 	for n := range chaosDeciders {
 		actors.Go(func() { c.decideOn(ctx, c.dice(diceDecider, n)) })
 	}
-	for n, topic := range c.topics {
-		actors.Go(func() { c.sendOn(ctx, n, topic, c.dice(diceSender, n)) })
+	for _, p := range c.people {
+		actors.Go(func() { p.act(ctx) })
 	}
-	c.weather(ctx, c.dice(diceWeather, 0))
+	c.weather(ctx)
 	actors.Wait()
 	if t.Failed() {
 		return
@@ -221,17 +216,30 @@ func (c *chaos) play(long time.Duration) {
 	for _, i := range c.servers {
 		i.ready(i.running.base)
 	}
+	began := time.Now()
 	c.settle()
+	settled := time.Now()
 	c.quietly()
+	quiet := time.Now()
+	c.standStill(int((c.seed + uint64(c.round)) % inStop)) // another one each round
+	c.standStill(inStop)
+	still := time.Now()
+	c.from(c.servers[0])
 	turns := c.turns()
 	c.checkLinearizable(turns)
 	c.checkToolLog(turns)
 	c.checkSteps(turns)
+	c.checkFence()
+	for _, p := range c.people {
+		p.checkQueue()
+	}
 	for _, b := range tabs {
-		for _, topic := range c.topics {
+		for _, topic := range c.everyTopic() {
 			b.converge(topic)
 		}
 	}
+	t.Logf("round %d: settled in %.1f s, a quiet turn in %.1f s, two frozen ones in %.1f s, checked in %.1f s", c.round,
+		settled.Sub(began).Seconds(), quiet.Sub(settled).Seconds(), still.Sub(quiet).Seconds(), time.Since(still).Seconds())
 	n, unknown := 0, 0
 	for _, ops := range c.ops {
 		for _, o := range ops {
@@ -244,122 +252,5 @@ func (c *chaos) play(long time.Duration) {
 	t.Logf("round %d: %d turns (%d in error), %d approvals, %d decisions, %d of unknown outcome", c.round, len(turns), c.errors, len(c.ops), n, unknown)
 	if n == 0 || len(turns) == 0 {
 		t.Error("nothing was decided, so nothing was shown")
-	}
-}
-
-// weather kills, freezes and cuts, one after the other, until ctx ends. It
-// leaves every server running.
-func (c *chaos) weather(ctx context.Context, random *rand.Rand) {
-	db, err := sql.Open("postgres", c.databaseURL)
-	if err != nil {
-		c.t.Error(err)
-		return
-	}
-	defer db.Close()
-	for pause(ctx, between(random, 200*time.Millisecond, 900*time.Millisecond)) {
-		k := random.IntN(len(c.servers))
-		i := c.servers[k]
-		long := between(random, 0, time.Second)
-		what := "cut"
-		switch random.IntN(4) {
-		case 0:
-			what = "kill"
-			i.down()
-			pause(ctx, long)
-			err = i.up()
-		case 1, 2:
-			what = "freeze" // past its lease, so that others take over what it was doing
-			if err = i.signal(syscall.SIGSTOP); err == nil {
-				f := freeze{server: k, from: time.Since(c.began)}
-				pause(context.WithoutCancel(ctx), chaosLease+500*time.Millisecond+long)
-				f.till = time.Since(c.began)
-				c.mu.Lock()
-				c.frozen = append(c.frozen, f)
-				c.mu.Unlock()
-				err = i.signal(syscall.SIGCONT)
-			}
-		default:
-			_, err = db.ExecContext(context.WithoutCancel(ctx), `
-				SELECT pg_terminate_backend(pid) FROM (
-					SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT $1
-				) AS chosen`, 1+random.IntN(3))
-		}
-		if err != nil {
-			c.t.Errorf("%s: %v", what, err)
-			return
-		}
-	}
-}
-
-// settle waits until nothing moves, decides what still waits, which must be
-// possible, and so on until every topic is at its end.
-func (c *chaos) settle() {
-	c.t.Helper()
-	for range chaosMessages * 4 {
-		waiting := 0
-		for _, topic := range c.topics {
-			var s chat.Status
-			c.eventually(func() bool {
-				s = c.status(topic)
-				return s.Status != chat.TopicPending && s.Status != chat.TopicStreaming && s.QueuedMessages == 0
-			}, func() string { return fmt.Sprintf("stuck after the weather: %+v", s) })
-			if s.Status != chat.TopicAwaitingApproval {
-				continue
-			}
-			cards := c.pending(topic)
-			if len(cards) == 0 {
-				c.t.Fatalf("stuck after the weather, nothing to decide: %+v", s)
-			}
-			for _, a := range cards {
-				o := c.decideAt(c.servers[0], chaosCard{topic, a.ApprovalID, ""}, "approve")
-				if o != "applied" {
-					c.t.Fatalf("stuck after the weather: a waiting card says %q", o)
-				}
-				waiting++
-			}
-		}
-		if waiting == 0 {
-			return
-		}
-	}
-	c.t.Fatal("stuck after the weather: the topics never come to an end")
-}
-
-// quietly plays one more turn in every topic. Without weather each step must
-// be asked for once, however many decide at once and wherever.
-func (c *chaos) quietly() {
-	c.t.Helper()
-	for n, topic := range c.topics {
-		turn := fmt.Sprintf("r%dt%dcalm", c.round, n)
-		c.send(topic, turn)
-		for step := range 2 {
-			c.until(topic, chat.TopicAwaitingApproval)
-			var wg sync.WaitGroup
-			for _, a := range c.pending(topic) {
-				for k := range 2 * len(c.servers) {
-					wg.Go(func() { c.decideAt(c.servers[k%len(c.servers)], chaosCard{topic, a.ApprovalID, ""}, "approve") })
-				}
-			}
-			wg.Wait()
-			c.eventually(func() bool {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				return len(c.asked[turn]) > step+1
-			}, func() string {
-				return "stuck without weather: the turn does not go on after step " + strconv.Itoa(step)
-			})
-		}
-		c.until(topic, chat.TopicDone)
-		c.mu.Lock()
-		steps := map[int]int{}
-		for _, a := range c.asked[turn] {
-			steps[a.step]++
-		}
-		c.mu.Unlock()
-		for step, times := range steps {
-			if times != 1 {
-				c.t.Errorf("continuations: step %d of %s was asked for %d times without weather", step, turn, times)
-			}
-		}
 	}
 }
