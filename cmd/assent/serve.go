@@ -188,21 +188,21 @@ func listen(ctx context.Context, ln net.Listener, handler *api.API, delay time.D
 		case <-time.After(delay):
 		}
 	}
-	ctx = context.WithoutCancel(ctx)
+	last := context.WithoutCancel(ctx)
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	streams.Go(func() { // beside the listener's end, so that nobody comes back here
-		ctx, cancel := context.WithTimeout(ctx, farewellTime)
+		grace, cancel := context.WithTimeout(last, farewellTime)
 		defer cancel()
-		if err := handler.Shutdown(ctx); err != nil {
-			log.WarnContext(ctx, "event streams were cut", slog.Any("error", err))
+		if err := handler.Shutdown(grace); err != nil {
+			log.WarnContext(last, "event streams were cut", slog.Any("error", err))
 		}
 	})
-	ctx, cancel := context.WithTimeout(ctx, requestsTime)
+	grace, cancel := context.WithTimeout(last, requestsTime)
 	defer cancel()
-	err := srv.Shutdown(ctx)
+	err := srv.Shutdown(grace)
 	if errors.Is(err, context.DeadlineExceeded) {
-		log.WarnContext(ctx, "requests were cut")
+		log.WarnContext(last, "requests were cut")
 		err = srv.Close()
 	}
 	if err != nil {
