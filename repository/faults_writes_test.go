@@ -252,7 +252,10 @@ func writes() []writing {
 			return told(c, err)
 		}},
 		{"LetGo", runs, func(ctx context.Context, s *repository.Store, _ chat.Fence) error { return s.LetGo(ctx, "owner") }},
-		{"CloseStopped", stopped, func(ctx context.Context, s *repository.Store, _ chat.Fence) error { return s.CloseStopped(ctx, 0) }},
+		{"CloseStopped", stopped, func(ctx context.Context, s *repository.Store, _ chat.Fence) error {
+			_, err := s.CloseStopped(ctx, 0)
+			return err
+		}},
 	}
 }
 

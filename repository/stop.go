@@ -98,14 +98,51 @@ func (t *topicTx) replaceFrom(ctx context.Context, messageID string, position in
 }
 
 // CloseStopped takes the epoch from the owners of stopped turns that have not
-// let go of them within grace.
-func (s *Store) CloseStopped(ctx context.Context, grace time.Duration) error {
-	return s.write.run(ctx, s.write.dialect.write, "close stopped turns", func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, `
-			UPDATE turns SET epoch = epoch + 1, owner = ''
-			WHERE owner <> '' AND state = 'aborted' AND stopped_at <= {now-?}`, grace.Milliseconds())
-		return err
+// let go of them within grace. Their messages are told anew: what such an owner
+// was streaming will not be kept.
+func (s *Store) CloseStopped(ctx context.Context, grace time.Duration) ([]chat.Change, error) {
+	var rows []struct {
+		ID      string `db:"id"`
+		TopicID string `db:"topic_id"`
+	}
+	err := s.read.look(ctx, "look for stopped turns", func(ctx context.Context, t *tx) error {
+		return t.all(ctx, &rows, `
+			SELECT id, topic_id FROM turns
+			WHERE owner <> '' AND state = 'aborted' AND stopped_at <= {now-?} LIMIT 100`, grace.Milliseconds())
 	})
+	if err != nil {
+		return nil, err
+	}
+	var changes []chat.Change
+	for _, row := range rows {
+		c, err := s.change(ctx, "close a stopped turn", row.TopicID, func(ctx context.Context, t *topicTx) error {
+			var turn turnRow
+			ok, err := t.find(ctx, &turn, `
+				UPDATE turns SET epoch = epoch + 1, owner = '', updated_at = ?
+				WHERE id = ? AND owner <> '' AND state = 'aborted' AND stopped_at <= {now-?}
+				RETURNING `+turnColumns, t.at, row.ID, grace.Milliseconds())
+			if err != nil {
+				return fmt.Errorf("close turn %s: %w", row.ID, err)
+			}
+			if !ok {
+				return errUnchanged
+			}
+			t.messages = append(t.messages, turn.MessageID)
+			if _, err := t.exec(ctx, `UPDATE messages SET epoch = ?, updated_at = ?, revision = ? WHERE topic_id = ? AND id = ?`,
+				turn.Epoch, t.at, t.revision(), t.topic.ID, turn.MessageID); err != nil {
+				return fmt.Errorf("close message %s: %w", turn.MessageID, err)
+			}
+			return nil
+		})
+		switch {
+		case chat.Missing(err): // the topic was deleted
+		case err != nil:
+			return changes, err
+		case c.Revision > 0:
+			changes = append(changes, c)
+		}
+	}
+	return changes, nil
 }
 
 // endLeases lets every turn be claimed at once. It is for the start of the
@@ -118,5 +155,6 @@ func (s *Store) endLeases(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.CloseStopped(ctx, 0)
+	_, err = s.CloseStopped(ctx, 0) // nobody watches yet
+	return err
 }

@@ -20,8 +20,10 @@ import (
 type box struct {
 	server *sdk.Server
 	url    string
+	http   *httptest.Server
 
 	mu     sync.Mutex
+	broken bool
 	ran    []string // "tool text", in the order in which the calls came
 	header http.Header
 }
@@ -38,13 +40,33 @@ func newBox(t *testing.T, tools ...string) *box {
 		b.header = r.Header.Clone()
 		return b.server
 	}, nil)
-	s := httptest.NewServer(handler)
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-	})
-	b.url = s.URL
+	b.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.mu.Lock()
+		broken := b.broken
+		b.mu.Unlock()
+		if broken {
+			panic(http.ErrAbortHandler)
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(b.leave)
+	b.url = b.http.URL
 	return b
+}
+
+// breaks says whether connections break off once a request has been read, so
+// that whoever made it does not know what became of it.
+func (b *box) breaks(broken bool) {
+	b.mu.Lock()
+	b.broken = broken
+	b.mu.Unlock()
+	b.http.CloseClientConnections()
+}
+
+// leave ends the server: its address is nobody's.
+func (b *box) leave() {
+	b.http.CloseClientConnections()
+	b.http.Close()
 }
 
 // add offers a tool, or gives the one of that name another schema for "text".

@@ -184,7 +184,7 @@ func (l *links) mend(name string) error {
 		if err = l.do("POST", "/proxies/"+name, map[string]any{"enabled": true}, nil); err == nil || !strings.Contains(err.Error(), "address already in use") {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond)
+		pause(context.Background(), 50*time.Millisecond)
 	}
 	return err
 }

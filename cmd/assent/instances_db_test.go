@@ -3,27 +3,21 @@ package main
 import (
 	"database/sql"
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/assent-chat/assent/repository/pgtest"
 	"github.com/assent-chat/assent/service/chat"
 	"github.com/assent-chat/assent/service/llm/llmtest"
 )
 
 // wired gives the server its own way to the database.
-func (w *world) wired() *wire {
+func (w *world) wired() *pgtest.Wire {
 	w.t.Helper()
-	u, err := url.Parse(w.databaseURL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	link := newWire(w.t, u.Host)
-	u.Host = link.ln.Addr().String()
-	w.databaseURL = u.String()
+	var link *pgtest.Wire
+	link, w.databaseURL = pgtest.NewWire(w.t, w.databaseURL)
 	return link
 }
 
@@ -102,7 +96,7 @@ func TestADatabaseThatIsLostWhileTwoInstancesDecide(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		links := []*wire{here.wired(), there.wired()}
+		links := []*pgtest.Wire{here.wired(), there.wired()}
 		const n = 16
 		var calls []llmtest.Call
 		for i := range n {
@@ -152,7 +146,7 @@ func TestADatabaseThatIsLostWhileTwoInstancesDecide(t *testing.T) {
 		go func() {
 			defer close(gone)
 			for _, l := range links {
-				l.cut()
+				l.Down()
 			}
 		}()
 		s.decide(cards[n/2 : n-2])
@@ -167,7 +161,7 @@ func TestADatabaseThatIsLostWhileTwoInstancesDecide(t *testing.T) {
 			w.want(503, "GET", "/readyz", nil)
 		}
 		for _, l := range links {
-			l.mend()
+			l.Mend()
 		}
 		s.settle(cards[n/2:])
 		t.Logf("%d answers of 503", s.lost)
@@ -203,12 +197,7 @@ func TestAServerEndsCleanlyThoughItsDatabaseIsGone(t *testing.T) {
 			wg.Go(func() { here.want(200, "GET", "/topics", nil) })
 		}
 		wg.Wait()
-		link.mu.Lock()
-		for c := range link.conns {
-			_ = c.(*net.TCPConn).SetLinger(0) // what is written to it then fails; some have ended already
-		}
-		link.mu.Unlock()
-		link.cut()
+		link.Reset()
 		here.stop() // an error of it fails the test
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -25,13 +24,7 @@ func TestAToolServerThatIsDownLocksNoTopicOnAnyInstance(t *testing.T) {
 		here.start()
 		there.beside(here)
 		b := newBox(t, "note")
-		u, err := url.Parse(b.url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		link := newWire(t, u.Host)
-		u.Host = link.ln.Addr().String()
-		server := here.addServer(map[string]any{"name": "box", "url": u.String()})
+		server := here.addServer(map[string]any{"name": "box", "url": b.url})
 		there.server(server.ID, chat.ServerReady)
 		both := []*world{here, there}
 		asks := func(on *world, text string) string {
@@ -43,7 +36,7 @@ func TestAToolServerThatIsDownLocksNoTopicOnAnyInstance(t *testing.T) {
 		denied, approved, late := asks(here, "denied"), asks(there, "approved"), asks(here, "late")
 
 		// Connections to it break off: whether it has run the call, nobody knows.
-		link.cut()
+		b.breaks(true)
 		there.deny(denied, "denied", "because")
 		here.approve(approved, "approved")
 		ended := func(topic string, state chat.CallState, outcome chat.Outcome, hears string) {
@@ -66,7 +59,7 @@ func TestAToolServerThatIsDownLocksNoTopicOnAnyInstance(t *testing.T) {
 		ended(approved, chat.CallOutputError, chat.OutcomeUnknown, "unknown")
 
 		// It is back: both find it by themselves.
-		link.mend()
+		b.breaks(false)
 		for i, w := range both {
 			w.server(server.ID, chat.ServerReady)
 			other := both[1-i]
@@ -80,8 +73,7 @@ func TestAToolServerThatIsDownLocksNoTopicOnAnyInstance(t *testing.T) {
 		}
 
 		// It is gone: the call has not reached it.
-		_ = link.ln.Close()
-		link.cut()
+		b.leave()
 		there.approve(late, "late")
 		ended(late, chat.CallOutputError, chat.OutcomeUnavailable, "not run")
 		if runs := b.runs(); len(runs) != 2 {

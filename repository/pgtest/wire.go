@@ -119,10 +119,21 @@ func (w *Wire) Mend() bool {
 }
 
 // Down cuts all connections and lets none be made, until Mend.
-func (w *Wire) Down() {
+func (w *Wire) Down() { w.goDown(false) }
+
+// Reset is Down for a client to which the next write on a connection fails, as
+// on one whose other end is gone for good.
+func (w *Wire) Reset() { w.goDown(true) }
+
+func (w *Wire) goDown(reset bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.down = true
+	for c := range w.conns {
+		if tcp, ok := c.(*net.TCPConn); ok && reset {
+			_ = tcp.SetLinger(0) // one that has ended already has nothing to reset
+		}
+	}
 	w.end()
 }
 
@@ -180,17 +191,18 @@ func (w *Wire) sever() {
 func (w *Wire) carry(near net.Conn) {
 	defer near.Close()
 	w.mu.Lock()
-	down, target := w.down, w.target
+	target := w.target
 	w.mu.Unlock()
-	if down {
-		return
-	}
 	far, err := new(net.Dialer).DialContext(context.Background(), "tcp", target)
 	if err != nil {
 		return
 	}
 	defer far.Close()
 	w.mu.Lock()
+	if w.down || w.target != target { // it was cut meanwhile, and would not be known to have been
+		w.mu.Unlock()
+		return
+	}
 	w.conns[near], w.conns[far] = true, true
 	w.mu.Unlock()
 	mute := make(chan bool, 1) // the answer to the statement that was sent

@@ -143,9 +143,7 @@ var losses = []struct {
 	{"a stop", (*bench).halt, "KeepPartial"},
 	{"a stop and the end of the grace", func(b *bench, f claimed) {
 		b.halt(f)
-		if err := b.CloseStopped(b.ctx, 0); err != nil {
-			b.Fatal(err)
-		}
+		b.closeStopped(0)
 	}, ""},
 	{"a stop and a retry", func(b *bench, f claimed) {
 		b.halt(f)

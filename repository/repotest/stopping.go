@@ -97,12 +97,14 @@ var stopTests = map[string]func(*bench){
 		if _, _, err := b.Stop(b.ctx, topic.ID); err != nil {
 			b.Fatal(err)
 		}
-		if err := b.CloseStopped(b.ctx, time.Hour); err != nil {
-			b.Fatal(err)
+		b.same("closed within the grace", 0, len(b.closeStopped(time.Hour)))
+		before := b.status(topic.ID)
+		closed := b.closeStopped(0)
+		if len(closed) != 1 || closed[0].Revision != before.Revision+1 || len(closed[0].Messages) != 1 || closed[0].Messages[0].Epoch != f.Epoch+1 {
+			b.Errorf("told %+v", closed)
 		}
-		if err := b.CloseStopped(b.ctx, 0); err != nil {
-			b.Fatal(err)
-		}
+		b.same("message", closed[0].Messages[0], b.message(topic.ID, f.MessageID))
+		b.same("closed twice", 0, len(b.closeStopped(0)))
 		_, err := b.KeepPartial(b.ctx, f.Fence, 0, say("too late"))
 		b.is(err, chat.ErrLost)
 		b.same("parts", 0, len(b.message(topic.ID, f.MessageID).Parts))
@@ -112,9 +114,7 @@ var stopTests = map[string]func(*bench){
 		if _, _, err := b.Stop(b.ctx, topic.ID); err != nil {
 			b.Fatal(err)
 		}
-		if err := b.CloseStopped(b.ctx, time.Hour); err != nil {
-			b.Fatal(err)
-		}
+		b.closeStopped(time.Hour)
 		must[chat.Change](b)(b.KeepPartial(b.ctx, f.Fence, 0, nil))
 	},
 	"a stop leaves what waits in another branch, and ends what runs there": func(b *bench) {
@@ -136,4 +136,10 @@ var stopTests = map[string]func(*bench){
 		}
 		b.same("stopped", chat.Epochs{f.TurnID: f.Epoch + 1}, stopped)
 	},
+}
+
+// closeStopped closes what has been stopped for longer than grace.
+func (b *bench) closeStopped(grace time.Duration) []chat.Change {
+	b.Helper()
+	return must[[]chat.Change](b)(b.CloseStopped(b.ctx, grace))
 }

@@ -91,9 +91,9 @@ type Engine struct {
 	wake   chan struct{}
 	count  counters
 
-	// leases is held while leases are renewed or given back, so that none is
-	// renewed that was given back.
-	leases sync.Mutex
+	// leases holds one token. Who renews leases or gives them back has it
+	// meanwhile, so that none is renewed that was given back.
+	leases chan struct{}
 
 	mu   sync.Mutex
 	runs map[string]*run // by turn id
@@ -105,10 +105,12 @@ type Engine struct {
 // New returns an engine that runs nothing yet.
 func New(store Store, models Models, tools Tools, policy Policy, live Live, opt Options) *Engine {
 	opt = opt.withDefaults()
-	return &Engine{
+	e := &Engine{
 		store: store, models: models, tools: tools, policy: policy, live: live, opt: opt, log: opt.Logger,
-		wake: make(chan struct{}, 1), runs: map[string]*run{}, questions: map[string]chan<- struct{}{},
+		wake: make(chan struct{}, 1), leases: make(chan struct{}, 1), runs: map[string]*run{}, questions: map[string]chan<- struct{}{},
 	}
+	e.leases <- struct{}{}
+	return e
 }
 
 // Wake tells the engine that there may be a turn to claim. It never blocks; a
@@ -198,13 +200,20 @@ func (e *Engine) finish(ctx context.Context) {
 	}
 }
 
+const notGivenBack = "turns were not given back; they are claimable when their leases end"
+
 // giveBack lets others claim what is ours, but for what still runs here if that
 // is to be kept.
 func (e *Engine) giveBack(ctx context.Context, keep bool) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	e.leases.Lock()
-	defer e.leases.Unlock()
+	select {
+	case <-e.leases:
+		defer func() { e.leases <- struct{}{} }()
+	case <-ctx.Done(): // a heartbeat hangs
+		e.log.WarnContext(ctx, notGivenBack, slog.Any("error", ctx.Err()))
+		return
+	}
 	var kept []string
 	if keep {
 		e.mu.Lock()
@@ -212,7 +221,7 @@ func (e *Engine) giveBack(ctx context.Context, keep bool) {
 		e.mu.Unlock()
 	}
 	if err := e.store.LetGo(ctx, e.opt.Owner, kept...); err != nil {
-		e.log.WarnContext(ctx, "turns were not given back; they are claimable when their leases end", slog.Any("error", err))
+		e.log.WarnContext(ctx, notGivenBack, slog.Any("error", err))
 		return
 	}
 	e.opt.LetGo()
@@ -339,8 +348,12 @@ func (e *Engine) beat(ctx context.Context) {
 // Only what runs here is renewed: a turn that is ours by name but whose claim
 // was never heard of here must become claimable again.
 func (e *Engine) renew(ctx context.Context) ([]*run, chat.Epochs, error) {
-	e.leases.Lock()
-	defer e.leases.Unlock()
+	select {
+	case <-e.leases:
+		defer func() { e.leases <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
 	e.mu.Lock()
 	runs := make([]*run, 0, len(e.runs))
 	epochs := make(chat.Epochs, len(e.runs))
@@ -359,7 +372,11 @@ func (e *Engine) renew(ctx context.Context) ([]*run, chat.Epochs, error) {
 }
 
 func (e *Engine) closeStopped(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	closing, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return e.store.CloseStopped(ctx, e.opt.StopGrace)
+	changes, err := e.store.CloseStopped(closing, e.opt.StopGrace)
+	for _, c := range changes {
+		e.live.Publish(context.WithoutCancel(ctx), c)
+	}
+	return err
 }

@@ -83,6 +83,57 @@ func TestShutdownThatCannotWaitSaysUnknown(t *testing.T) {
 	}
 }
 
+func TestEachTurnIsGivenBackAsSoonAsNothingOfItRuns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.opt.Lease, b.opt.Heartbeat, b.opt.ShutdownGrace = time.Hour, time.Hour, time.Hour
+	streaming, calling, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	b.model = func(ctx context.Context, n int, p chat.Prompt, emit func(chat.StreamEvent)) error {
+		switch n {
+		case 1:
+			callTool(emit, "c", `{}`)
+		case 2:
+			close(streaming)
+			<-ctx.Done()
+			return &chat.ModelError{Kind: chat.ModelCanceled, Message: "canceled"}
+		default:
+			emit(chat.StreamEvent{Kind: chat.StreamText, Text: "ok"})
+		}
+		return nil
+	}
+	b.run = func(context.Context, json.RawMessage, func(string)) chat.Result {
+		close(calling)
+		<-release
+		return chat.Result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`"kept"`)}
+	}
+	var second *turn.Engine
+	b.opt.LetGo = func() { second.Wake() }
+	second = turn.New(b.store.Store, b, b, b.policy, &b.live, turn.Options{Poll: time.Hour, Lease: time.Hour})
+	b.start()
+	calls := b.send("p/m")
+	<-calling
+	streams := b.send("p/m")
+	<-streaming
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { second.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+
+	stopped := make(chan struct{})
+	go func() { b.stop(); close(stopped) }()
+	b.until(streams, chat.TopicDone) // although the other's call still runs, under a lease of an hour
+	select {
+	case <-stopped:
+		t.Error("the first did not wait for its call")
+	default:
+	}
+	close(release)
+	<-stopped
+	if m := b.until(calls, chat.TopicDone); string(m.Parts.Calls()[0].Call.Output) != `"kept"` || b.ran.Load() != 1 {
+		t.Errorf("got %+v after %d runs", m.Parts, b.ran.Load())
+	}
+}
+
 func TestAnOwnerThatLostItsLeaseWritesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

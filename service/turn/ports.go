@@ -56,8 +56,8 @@ type Store interface {
 	// claimed at once, by anyone. A clean shutdown ends with it.
 	LetGo(ctx context.Context, owner string, keep ...string) error
 	// CloseStopped takes the epoch from owners of stopped turns that have not
-	// let go of them within grace.
-	CloseStopped(ctx context.Context, grace time.Duration) error
+	// let go of them within grace, and gives what tabs are to be told of it.
+	CloseStopped(ctx context.Context, grace time.Duration) ([]chat.Change, error)
 }
 
 // Model streams one reply. It calls emit for each piece, in order, on the
