@@ -29,7 +29,7 @@ test-go: ## formatting, vet and all Go tests with the race detector
 	@unformatted="$$($(GO_FILES) -print0 | xargs -0 gofmt -l)" && \
 		if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags chaos ./cmd/assent
+	$(GO) vet -tags chaos,soak ./cmd/assent
 	$(GO) test -race -count=1 -p 2 -timeout 20m ./...
 	$(GO) test -count=1 -run TestConvergence ./service/live
 	$(MAKE) chaos CHAOS_SEEDS="1 random" CHAOS_SECONDS=50

@@ -171,18 +171,22 @@ func New(opt Options) *API {
 }
 
 // Handler serves the interface, and the page if there is one.
-func (a *API) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if a.leaving.Load() {
-			w.Header().Set("Connection", "close")
-		}
-		a.router.ServeHTTP(w, r)
-	})
-}
+func (a *API) Handler() http.Handler { return a.router }
 
 // Leave says to whoever asks that the server is not ready, and asks clients to
 // come back on other connections. Otherwise it serves on.
 func (a *API) Leave() { a.leaving.Store(true) }
+
+// sendElsewhere has clients of a server that leaves come back on connections
+// that a load balancer sends elsewhere.
+func (a *API) sendElsewhere(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.leaving.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // Shutdown ends the open streams, each with a word of farewell. It returns
 // when all have ended, or with the context's error.

@@ -26,11 +26,7 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err := a.svc.Ping(r.Context()); err != nil {
 		w.Header().Set("Retry-After", "5")
-		detail := "The database does not answer."
-		if details := detailsOf(err, chat.ErrUnavailable); len(details) > 0 {
-			detail = details[0]
-		}
-		return fmt.Errorf("ask the database: %w: %w", err, newProblem(http.StatusServiceUnavailable, detail))
+		return fmt.Errorf("ask the database: %w: %w", chat.ErrUnavailable, err)
 	}
 	return a.respond(w, r, http.StatusOK, health{"ok"})
 }

@@ -2,12 +2,15 @@ package api
 
 import (
 	"database/sql"
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
 	"testing"
 
 	_ "github.com/lib/pq" // the driver whose errors are logged
+
+	"github.com/assent-chat/assent/service/chat"
 )
 
 // unreachable is the error of the driver where nobody listens any more.
@@ -36,7 +39,7 @@ func TestReadinessLogsWhyTheDatabaseDoesNotAnswerAndTellsNobody(t *testing.T) {
 	t.Parallel()
 	const password = "Nacht-und-Nebel"
 	b := start(t, nil)
-	b.svc.err = unreachable(t, password)
+	b.svc.err = fmt.Errorf("ping: %w: %w", chat.Unavailable("The database does not answer."), unreachable(t, password))
 	got := b.do("GET", "/readyz", "", "Authorization")
 	got.problem(t, 503)
 	if !strings.Contains(got.body, "The database does not answer.") || strings.Contains(got.body, "127.0.0.1") {

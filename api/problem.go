@@ -55,21 +55,29 @@ func newProblem(status int, detail string) *problem {
 }
 
 // kinds is the mapping from the kinds of failure to HTTP. First match wins.
-// The sentence stands where the failure brings none that may be shown.
+// The sentence stands where the failure brings none that may be shown: shows
+// tells which may be.
 var kinds = []struct {
 	err      error
 	status   int
 	sentence string
+	shows    func(*chat.Error) bool
 }{
-	{chat.ErrUnavailable, http.StatusServiceUnavailable, "The server cannot do this right now; try again."},
-	{context.DeadlineExceeded, http.StatusServiceUnavailable, "The server took too long; it may or may not have been done."},
-	{chat.ErrForbidden, http.StatusForbidden, "Only the owner may do this."},
-	{chat.ErrNotFound, http.StatusNotFound, "There is no such thing here."},
-	{chat.ErrGone, http.StatusGone, "It is gone."},
-	{chat.ErrConflict, http.StatusConflict, "This is not possible as things stand."},
-	{chat.ErrInvalid, http.StatusUnprocessableEntity, "A rule does not allow this."},
-	{chat.ErrMalformed, http.StatusBadRequest, "The request cannot be understood."},
+	{chat.ErrUnavailable, http.StatusServiceUnavailable, "The server cannot do this right now; try again.", unavailable},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, "The server took too long; it may or may not have been done.", none},
+	{chat.ErrForbidden, http.StatusForbidden, "Only the owner may do this.", every},
+	{chat.ErrNotFound, http.StatusNotFound, "There is no such thing here.", every},
+	{chat.ErrGone, http.StatusGone, "It is gone.", every},
+	{chat.ErrConflict, http.StatusConflict, "This is not possible as things stand.", every},
+	{chat.ErrInvalid, http.StatusUnprocessableEntity, "A rule does not allow this.", every},
+	{chat.ErrMalformed, http.StatusBadRequest, "The request cannot be understood.", every},
 }
+
+func every(*chat.Error) bool { return true }
+func none(*chat.Error) bool  { return false }
+
+// unavailable are those that say why; what else went wrong is no answer to that.
+func unavailable(e *chat.Error) bool { return errors.Is(e.Kind, chat.ErrUnavailable) }
 
 // problemFor says how an error is answered. The text of an error is shown
 // only where its type says that it may be.
@@ -106,8 +114,7 @@ func problemFor(err error) *problem {
 			continue
 		}
 		p := newProblem(k.status, k.sentence)
-		details := detailsOf(err, k.err)
-		if shown := k.status < http.StatusInternalServerError || k.err == chat.ErrUnavailable; shown && len(details) > 0 { //nolint:errorlint // of the table
+		if details := detailsOf(err, k.shows); len(details) > 0 {
 			p.Detail = strings.Join(details, " ")
 		}
 		return p
@@ -116,21 +123,20 @@ func problemFor(err error) *problem {
 }
 
 // detailsOf collects the sentences of an error that may be shown: several if
-// several things are wrong at once. Of what is unavailable only those that say
-// why it is.
-func detailsOf(err, kind error) []string {
+// several things are wrong at once.
+func detailsOf(err error, shows func(*chat.Error) bool) []string {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked here
 	case *chat.Error:
-		if kind == chat.ErrUnavailable && e.Kind != kind { //nolint:errorlint // one of our own
+		if !shows(e) {
 			return nil
 		}
 		return []string{e.Detail}
 	case interface{ Unwrap() error }:
-		return detailsOf(e.Unwrap(), kind)
+		return detailsOf(e.Unwrap(), shows)
 	case interface{ Unwrap() []error }:
 		var all []string
 		for _, one := range e.Unwrap() {
-			all = append(all, detailsOf(one, kind)...)
+			all = append(all, detailsOf(one, shows)...)
 		}
 		return all
 	}

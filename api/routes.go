@@ -25,7 +25,7 @@ const (
 // routes is the whole interface. Each path is a path of openapi.yaml.
 func (a *API) routes() chi.Router {
 	r := chi.NewRouter()
-	r.Use(limitWrites, checkRequestID, middleware.RequestID, a.observe, a.recoverPanics, a.checkHost, middleware.GetHead)
+	r.Use(a.sendElsewhere, limitWrites, checkRequestID, middleware.RequestID, a.observe, a.recoverPanics, a.checkHost, middleware.GetHead)
 	r.NotFound(a.handle(notFound).ServeHTTP)
 	r.MethodNotAllowed(a.handle(a.methodNotAllowed).ServeHTTP)
 

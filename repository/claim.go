@@ -74,6 +74,7 @@ func (s *Store) Claim(ctx context.Context, c chat.Candidate, owner string, lease
 			t.metadata = append(t.metadata, turn.MessageID)
 		}
 		work, err = t.work(ctx, turn)
+		work.TakenOver = chat.TurnState(was.State) == chat.TurnRunning
 		return err
 	})
 	switch {
@@ -110,22 +111,26 @@ func (t *topicTx) work(ctx context.Context, turn turnRow) (chat.Work, error) {
 
 // Heartbeat renews the leases of those of the given turns that owner runs, and
 // gives their epochs. A turn that was claimed by owner and is not among them
-// keeps the lease that it has, and so does one whose row another transaction
-// holds: the leases of the others must not wait for it.
+// keeps the lease that it has.
+//
+// One whose row another transaction holds is renewed after the others, which
+// must not wait for it, if it can be had within a tenth of the lease: the owner
+// stands in the queue for it before those who would claim it.
 func (s *Store) Heartbeat(ctx context.Context, owner string, turns chat.Epochs, lease time.Duration) (chat.Epochs, error) {
 	if len(turns) == 0 {
 		return chat.Epochs{}, nil
 	}
-	ids := slices.Sorted(maps.Keys(turns))
+	ids := slices.Collect(maps.Keys(turns))
+	var renewed []string
 	var rows []struct {
 		ID    string `db:"id"`
 		Epoch int64  `db:"epoch"`
 	}
 	err := s.spare.run(ctx, s.spare.dialect.write, "renew leases", func(ctx context.Context, t *tx) error {
-		rows = nil
-		if err := t.execIn(ctx, `
+		renewed, rows = nil, nil
+		if err := t.allIn(ctx, &renewed, `
 			UPDATE turns SET lease_until = {now+?}
-			WHERE id IN (SELECT id FROM turns WHERE owner = ? AND state = 'running' AND id IN (?) {skip locked})`,
+			WHERE id IN (SELECT id FROM turns WHERE owner = ? AND state = 'running' AND id IN (?) {skip locked}) RETURNING id`,
 			lease.Milliseconds(), owner, ids); err != nil {
 			return err
 		}
@@ -135,20 +140,41 @@ func (s *Store) Heartbeat(ctx context.Context, owner string, turns chat.Epochs, 
 		return nil, err
 	}
 	owned := make(chat.Epochs, len(rows))
+	var left []string
 	for _, row := range rows {
 		owned[row.ID] = row.Epoch
+		if !slices.Contains(renewed, row.ID) {
+			left = append(left, row.ID)
+		}
+	}
+	slices.Sort(left) // in one order, so that two heartbeats cannot lock each other out
+	for _, id := range left {
+		s.renewLocked(ctx, owner, id, lease)
 	}
 	return owned, nil
 }
 
+// renewLocked renews a lease as soon as others let go of the row, if they do in
+// time. If not, the next heartbeat tries again.
+func (s *Store) renewLocked(ctx context.Context, owner, turnID string, lease time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, lease/10)
+	defer cancel()
+	_ = s.spare.run(ctx, s.spare.dialect.write, "renew a lease", func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, `UPDATE turns SET lease_until = {now+?} WHERE owner = ? AND state = 'running' AND id = ?`, lease.Milliseconds(), owner, turnID)
+		return err
+	})
+}
+
 // LetGo ends the leases of owner, but for those of the turns to keep: anyone can
-// claim its turns at once.
+// claim its turns at once. One whose row another transaction holds keeps the
+// lease that it has.
 func (s *Store) LetGo(ctx context.Context, owner string, keep ...string) error {
+	if len(keep) == 0 {
+		keep = []string{""} // an empty list is no SQL, and no turn has this id
+	}
 	return s.spare.run(ctx, s.spare.dialect.write, "let go of turns", func(ctx context.Context, t *tx) error {
-		if len(keep) == 0 {
-			_, err := t.exec(ctx, `UPDATE turns SET lease_until = {now} WHERE owner = ? AND owner <> '' AND state = 'running'`, owner)
-			return err
-		}
-		return t.execIn(ctx, `UPDATE turns SET lease_until = {now} WHERE owner = ? AND owner <> '' AND state = 'running' AND id NOT IN (?)`, owner, keep)
+		return t.execIn(ctx, `
+			UPDATE turns SET lease_until = {now}
+			WHERE id IN (SELECT id FROM turns WHERE owner = ? AND owner <> '' AND state = 'running' AND id NOT IN (?) {skip locked})`, owner, keep)
 	})
 }

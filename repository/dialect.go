@@ -21,7 +21,7 @@ import (
 //	{now}   the database's clock, in milliseconds
 //	{now+?} that many milliseconds later
 //	{now-?} that many milliseconds earlier
-//	{xid}   the number of the transaction, which writes; "" where none is needed
+//	{xid}   the name of the transaction, which writes; "" where none is needed
 //	{for update}, {for share}, {skip locked}
 //	        hold the rows that are read; SQLite has one writer, and needs neither
 type dialect struct {
@@ -40,26 +40,35 @@ type dialect struct {
 	// tries bounds how often a transaction is run when it is refused for the
 	// sake of another, or its connection turns out to be dead.
 	tries int
-	// again reports that the database refused a transaction for the sake of
-	// another one: nothing was written, and it may succeed when run again.
-	again func(error) bool
-	// away says, for people, why the database cannot do it now and what to do;
-	// "" if that is not what the error means.
-	away func(error) string
-	// misled reports that the connection leads to a server that cannot write, or
-	// to none; those of its age do so too.
-	misled func(error) bool
-	// transactionID reads by what number the database knows a transaction, NULL
+	// meaning says what an error of the database means; the zero meaning if it
+	// is no more than an error.
+	meaning func(error) meaning
+	// transactionID reads by what name the database knows a transaction, NULL
 	// if it has written nothing; "" if the database needs none.
 	transactionID string
 	// refused reports that an error of COMMIT means that it took no effect.
 	refused func(error) bool
 	// outcome finds out what became of a COMMIT that gave another error.
-	outcome func(context.Context, *resolver, proof) (committed, known bool)
+	outcome func(ctx context.Context, r *resolver, id string) (committed, known bool)
 	// unstorable reports that a text holds a character that cannot be stored.
 	unstorable func(error) bool
 	// duplicate reports that a row has what another must have alone.
 	duplicate func(error) bool
+}
+
+// meaning is what an error of the database means.
+type meaning struct {
+	// again: a transaction was refused for the sake of another one. Nothing was
+	// written, and it may succeed when run again.
+	again bool
+	// misled: the connection leads to a server that cannot write, or to none.
+	// Those of its age do so too; on a new one it may succeed.
+	misled bool
+	// locked: a lock could not be had in time.
+	locked bool
+	// sentence says, for people, why the database cannot do it now and what to
+	// do; empty if that is not what the error means.
+	sentence string
 }
 
 func (d *dialect) text(query string) string {
@@ -71,7 +80,16 @@ const (
 	sqliteNow   = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now'"
 )
 
-func postgres() *dialect {
+// postgres is the dialect for a server at which lost commits can be looked up, or
+// cannot.
+func postgres(looksUp bool) *dialect {
+	xid, transactionID := `''`, ""
+	outcome := func(context.Context, *resolver, string) (committed, known bool) { return false, false }
+	if looksUp {
+		xid = `CAST(pg_current_xact_id() AS text) || '/' || ` + postgresTimeline
+		transactionID = `SELECT CAST(pg_current_xact_id_if_assigned() AS text) || '/' || ` + postgresTimeline
+		outcome = postgresOutcome
+	}
 	return &dialect{
 		name:    "postgres",
 		bind:    sqlx.DOLLAR,
@@ -82,61 +100,58 @@ func postgres() *dialect {
 			"{now}", postgresNow,
 			"{now+?}", postgresNow+" + CAST(? AS double precision) * interval '1 millisecond'",
 			"{now-?}", postgresNow+" - CAST(? AS double precision) * interval '1 millisecond'",
-			"{xid}", "CAST(pg_current_xact_id() AS text)",
+			"{xid}", xid,
 			"{for update}", "FOR UPDATE",
 			"{for share}", "FOR SHARE",
 			"{skip locked}", "FOR NO KEY UPDATE SKIP LOCKED",
 		),
 		// Pinned, whatever the server's default is: the row lock of the topic
 		// orders the transactions, and a stricter level would only refuse some.
-		write: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
-		read:  &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
-		again: func(err error) bool {
-			switch postgresCode(err) {
-			case "40001", "40P01", "25006", "0A000": // the last two on another connection
-				return true
-			}
-			return false
-		},
-		away: postgresAway,
-		misled: func(err error) bool {
-			switch postgresCode(err) {
-			// A standby refuses BEGIN READ WRITE with 0A000; and so does a
-			// connection what it prepared before the schema was changed.
-			case "25006", "0A000", "57P01", "57P02", "57P03":
-				return true
-			}
-			return false
-		},
-		transactionID: `SELECT CAST(pg_current_xact_id_if_assigned() AS text)`,
+		write:         &sql.TxOptions{Isolation: sql.LevelReadCommitted},
+		read:          &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
+		meaning:       postgresMeaning,
+		transactionID: transactionID,
 		refused:       postgresRefused,
-		outcome:       postgresOutcome,
+		outcome:       outcome,
 		unstorable:    func(err error) bool { return postgresCode(err) == "22021" },
 		duplicate:     func(err error) bool { return postgresCode(err) == "23505" },
 	}
 }
 
-func postgresAway(err error) string {
+// postgresMeanings are by SQLSTATE.
+var postgresMeanings = map[string]meaning{
+	"40001": {again: true, sentence: crowdedSentence},
+	"40P01": {again: true, sentence: crowdedSentence},
+	"55P03": {locked: true, sentence: crowdedSentence},
+	"57014": {sentence: crowdedSentence}, // a statement's time ran out
+	"53100": {sentence: "The disk of the database is full. Nothing was done; make room, and it goes on by itself."},
+	"53200": {sentence: "The database is out of memory. Nothing was done; try again."},
+	"53300": {sentence: "The database takes no more connections. Nothing was done; try again, or raise max_connections."},
+	"25006": {misled: true, sentence: readOnlySentence},
+	// A standby refuses BEGIN READ WRITE so; and so does a connection what it
+	// prepared before the schema was changed.
+	"0A000": {misled: true, sentence: readOnlySentence},
+	"57P01": {misled: true, sentence: restartSentence},
+	"57P02": {misled: true, sentence: restartSentence},
+	"57P03": {misled: true, sentence: restartSentence},
+}
+
+const (
+	crowdedSentence  = "The database is too busy: others hold what this needs. Nothing was done; try again."
+	readOnlySentence = "The database can only be read: it is a standby, or its disk is full. Nothing was done; it goes on by itself when it can be written again."
+	restartSentence  = "The database is restarting. Nothing was done; try again."
+)
+
+func postgresMeaning(err error) meaning {
 	code := postgresCode(err)
-	switch code {
-	case "53100":
-		return "The disk of the database is full. Nothing was done; make room, and it goes on by itself."
-	case "53200":
-		return "The database is out of memory. Nothing was done; try again."
-	case "53300":
-		return "The database takes no more connections. Nothing was done; try again, or raise max_connections."
-	case "25006", "0A000":
-		return "The database can only be read: it is a standby, or its disk is full. Nothing was done; it goes on by itself when it can be written again."
-	case "57P01", "57P02", "57P03":
-		return "The database is restarting. Nothing was done; try again."
-	case "57014", "55P03", "40001", "40P01": // a time ran out; refused time after time
-		return "The database is too busy: others hold what this needs. Nothing was done; try again."
+	if m, ok := postgresMeanings[code]; ok {
+		return m
 	}
 	var e *pq.Error
 	if errors.As(err, &e) && e.Fatal() || strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53") { // no session could be had
-		return silentSentence
+		return meaning{sentence: silentSentence}
 	}
-	return ""
+	return meaning{}
 }
 
 func postgresCode(err error) string {
@@ -161,12 +176,7 @@ func sqliteDialect() *dialect {
 			"{for share}", "",
 			"{skip locked}", "",
 		),
-		again: func(err error) bool {
-			code := sqliteCode(err)
-			return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
-		},
-		away:       sqliteAway,
-		misled:     func(error) bool { return false },
+		meaning:    func(err error) meaning { return sqliteMeanings[sqliteCode(err)] },
 		refused:    sqliteRefused,
 		outcome:    sqliteOutcome,
 		write:      &sql.TxOptions{},
@@ -179,25 +189,24 @@ func sqliteDialect() *dialect {
 	}
 }
 
-func sqliteAway(err error) string {
-	switch sqliteCode(err) {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return "Another program is writing to the database file. Nothing was done; try again when it has ended."
-	case sqlite3.SQLITE_READONLY:
-		return "The database file cannot be written: it, its folder or its disk is read-only. Nothing was done; make it writable, and it goes on by itself."
-	case sqlite3.SQLITE_FULL:
-		return "The disk of the database is full. Nothing was done; make room, and it goes on by itself."
-	case sqlite3.SQLITE_CANTOPEN:
-		return "The database file cannot be opened. Nothing was done; see that it is in its place and may be read and written."
-	case sqlite3.SQLITE_IOERR:
-		return "The disk of the database does not work, or is full. Nothing was done; look at the system's log."
-	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return "The database file is damaged. Stop the server and restore a backup."
-	case sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL:
-		return silentSentence
-	}
-	return ""
+// sqliteMeanings are by primary result code.
+var sqliteMeanings = map[int]meaning{
+	sqlite3.SQLITE_BUSY:      {again: true, sentence: writingSentence},
+	sqlite3.SQLITE_LOCKED:    {again: true, sentence: writingSentence},
+	sqlite3.SQLITE_READONLY:  {sentence: "The database file cannot be written: it, its folder or its disk is read-only. Nothing was done; make it writable, and it goes on by itself."},
+	sqlite3.SQLITE_FULL:      {sentence: "The disk of the database is full. Nothing was done; make room, and it goes on by itself."},
+	sqlite3.SQLITE_CANTOPEN:  {sentence: "The database file cannot be opened. Nothing was done; see that it is in its place and may be read and written."},
+	sqlite3.SQLITE_IOERR:     {sentence: "The disk of the database does not work, or is full. Nothing was done; look at the system's log."},
+	sqlite3.SQLITE_CORRUPT:   {sentence: damagedSentence},
+	sqlite3.SQLITE_NOTADB:    {sentence: damagedSentence},
+	sqlite3.SQLITE_INTERRUPT: {sentence: silentSentence},
+	sqlite3.SQLITE_PROTOCOL:  {sentence: silentSentence},
 }
+
+const (
+	writingSentence = "Another program is writing to the database file. Nothing was done; try again when it has ended."
+	damagedSentence = "The database file is damaged. Stop the server and restore a backup."
+)
 
 // sqliteCode is the primary result code; the rest of the number says more
 // than is needed here.

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/assent-chat/assent/service/chat"
 )
@@ -25,7 +27,7 @@ func TestMacrosAndPlaceholders(t *testing.T) {
 		want  string
 		locks string
 	}{
-		{postgres(), "UPDATE t SET a = date_trunc('milliseconds', clock_timestamp()) + CAST($1 AS double precision) * interval '1 millisecond', " +
+		{postgres(true), "UPDATE t SET a = date_trunc('milliseconds', clock_timestamp()) + CAST($1 AS double precision) * interval '1 millisecond', " +
 			"b = date_trunc('milliseconds', clock_timestamp()) WHERE c = $2 AND d <= date_trunc('milliseconds', clock_timestamp()) - CAST($3 AS double precision) * interval '1 millisecond'",
 			"SELECT a FROM t WHERE b = $1 FOR UPDATE; SELECT a FROM t FOR SHARE"},
 		{sqliteDialect(), "UPDATE t SET a = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (? / 1000.0) || ' seconds'), b = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') " +
@@ -54,8 +56,8 @@ func TestErrorsHaveAKind(t *testing.T) {
 	}{
 		{"serialization failure", code("40001"), chat.ErrUnavailable, true},
 		{"deadlock", code("40P01"), chat.ErrUnavailable, true},
-		{"shutting down", code("57P01"), chat.ErrUnavailable, false},
-		{"starting", code("57P03"), chat.ErrUnavailable, false},
+		{"shutting down", code("57P01"), chat.ErrUnavailable, true},
+		{"starting", code("57P03"), chat.ErrUnavailable, true},
 		{"statement timeout", code("57014"), chat.ErrUnavailable, false},
 		{"too many clients", code("53300"), chat.ErrUnavailable, false},
 		{"disk full", code("53100"), chat.ErrUnavailable, false},
@@ -75,7 +77,7 @@ func TestErrorsHaveAKind(t *testing.T) {
 		{"a decision of the rules", fmt.Errorf("apply: %w", chat.Gone("closed")), chat.ErrGone, false},
 		{"a lost turn", chat.ErrLost, chat.ErrLost, false},
 	}
-	d := postgres()
+	d := postgres(true)
 	all := []error{chat.ErrUnavailable, chat.ErrMalformed, chat.ErrGone, chat.ErrLost}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,6 +100,37 @@ func TestErrorsHaveAKind(t *testing.T) {
 	}
 	if d.known(t.Context(), "do it", nil) != nil {
 		t.Error("nothing went wrong, and it is an error")
+	}
+}
+
+func TestEveryCauseHasItsSentence(t *testing.T) {
+	for code, word := range map[string]string{
+		"40001": "too busy", "40P01": "too busy", "55P03": "too busy", "57014": "too busy",
+		"53100": "disk", "53200": "out of memory", "53300": "max_connections", "25006": "only be read", "0A000": "only be read",
+		"57P01": "restarting", "57P02": "restarting", "57P03": "restarting", "08006": "does not answer", "53000": "does not answer",
+	} {
+		says(t, postgres(true), code, &pq.Error{Code: pqerror.Code(code), Message: "x"}, word)
+	}
+	if m := postgres(true).meaning(&pq.Error{Code: "23505"}); m != (meaning{}) {
+		t.Errorf("a unique violation means %+v", m)
+	}
+	for code, word := range map[int]string{
+		sqlite3.SQLITE_BUSY: "Another program", sqlite3.SQLITE_LOCKED: "Another program", sqlite3.SQLITE_READONLY: "read-only",
+		sqlite3.SQLITE_FULL: "full", sqlite3.SQLITE_CANTOPEN: "cannot be opened", sqlite3.SQLITE_IOERR: "system's log",
+		sqlite3.SQLITE_CORRUPT: "damaged", sqlite3.SQLITE_NOTADB: "damaged", sqlite3.SQLITE_INTERRUPT: "does not answer", sqlite3.SQLITE_PROTOCOL: "does not answer",
+	} {
+		if s := sqliteMeanings[code].sentence; !strings.Contains(s, word) {
+			t.Errorf("SQLite's %d is told as %q", code, s)
+		}
+	}
+}
+
+// says checks what is told of an error, and no more of it.
+func says(t *testing.T, d *dialect, name string, err error, word string) {
+	t.Helper()
+	told, ok := errors.AsType[*chat.Error](d.known(t.Context(), "do it", err))
+	if !ok || !strings.Contains(told.Detail, word) || !errors.Is(told, chat.ErrUnavailable) {
+		t.Errorf("%s is told as %+v", name, told)
 	}
 }
 

@@ -40,7 +40,8 @@ func (d *dialect) retryable(err error) bool {
 		return false
 	}
 	var undone *rolledBack
-	return d.again(err) || disconnected(err) || errors.As(err, &undone) && d.away(err) == ""
+	m := d.meaning(err)
+	return m.again || m.misled || disconnected(err) || errors.As(err, &undone) && m.sentence == ""
 }
 
 // known gives an error its kind. What the caller can act on is returned as it
@@ -63,7 +64,7 @@ func (d *dialect) known(ctx context.Context, doing string, err error) error {
 	case d.unstorable(err):
 		return chat.Malformed("The request holds a character that cannot be stored (U+0000, or text that is not UTF-8).")
 	}
-	why := d.away(err)
+	why := d.meaning(err).sentence
 	if why == "" && (disconnected(err) || errors.As(err, &undone)) {
 		why = silentSentence
 	}

@@ -10,13 +10,13 @@ func (s *Store) Patience(d time.Duration) { s.write.resolve.patience = d }
 // until one is free.
 func (s *Store) Impatient() *Store {
 	hurried := func(p *pool) *pool {
-		q := newPool(p.db, p.dialect, false)
-		q.crowd, q.resolve = time.Millisecond, p.resolve
+		q := newPool(p.db, p.dialect, false, p.resolve)
+		q.crowd = time.Millisecond
 		return q
 	}
 	w := hurried(s.write)
 	return &Store{write: w, read: w, spare: hurried(s.spare), keys: s.keys}
 }
 
-// History makes the store believe that it is at another database's history.
-func (s *Store) History(name string) { s.write.resolve.history.Store(&name) }
+// Cluster makes the store believe that it was opened at another cluster.
+func (s *Store) Cluster(name string) { s.write.resolve.cluster = name }

@@ -58,10 +58,12 @@ func migratePostgres(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 
 func postgresMigration(db *sql.DB, files fs.FS, log *slog.Logger) *migration {
 	return &migration{
-		dialect: postgres(), goose: database.DialectPostgres, db: db, files: files, log: log,
+		dialect: postgres(true), goose: database.DialectPostgres, db: db, files: files, log: log,
 		versioned: `SELECT to_regclass('goose_db_version') IS NOT NULL`,
 		bound: func(ctx context.Context, timeout time.Duration) error {
-			_, err := db.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d`, timeout.Milliseconds()))
+			// However long a statement may take by the settings of the role: an
+			// index of a large table takes longer.
+			_, err := db.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d; SET statement_timeout = 0`, timeout.Milliseconds()))
 			return err
 		},
 		timeout: lockTimeout, pause: lockPause, tries: lockTries,
@@ -133,7 +135,7 @@ func sqliteMigration(db *sql.DB, path string, files fs.FS, log *slog.Logger) *mi
 func firstPing(ctx context.Context, db *sql.DB) error {
 	var err error
 	for range 40 {
-		if err = db.PingContext(ctx); err == nil || !sqliteDialect().again(err) {
+		if err = db.PingContext(ctx); err == nil || !sqliteDialect().meaning(err).again {
 			return err
 		}
 		if sleep(ctx, 25*time.Millisecond) != nil {
@@ -228,7 +230,7 @@ func (m *migration) one(ctx context.Context, provider *goose.Provider, s *goose.
 			}
 		}
 		_, err := provider.UpByOne(ctx)
-		if err == nil || !m.dialect.locked(err) {
+		if why := m.dialect.meaning(err); err == nil || !why.again && !why.locked { // refused for the sake of others
 			return err
 		}
 		if try >= m.tries {
@@ -238,21 +240,6 @@ func (m *migration) one(ctx context.Context, provider *goose.Provider, s *goose.
 		if err := sleep(ctx, m.pause/2+rand.N(m.pause)); err != nil {
 			return err
 		}
-	}
-}
-
-// locked reports that a migration was refused for the sake of others, and may
-// be tried again.
-func (d *dialect) locked(err error) bool { return d.again(err) || postgresCode(err) == "55P03" }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }
 

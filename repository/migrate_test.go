@@ -424,3 +424,31 @@ func TestACopyIsKeptOfAFileThatIsMigrated(t *testing.T) {
 		}
 	})
 }
+
+func TestAnIndexIsBuiltHoweverLongStatementsMayTake(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.URL(t)
+	db := connect(t, "postgres", dsn)
+	upTo(t, postgresMigration(db, next(t, migrations.Postgres, nil), slog.New(slog.DiscardHandler)), 3)
+	old, err := db.BeginTx(t.Context(), nil) // an index waits for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Rollback()
+	if _, err := old.ExecContext(t.Context(), `LOCK TABLE parts IN ROW EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	migrated := make(chan error, 1)
+	go func() {
+		migrated <- migratePostgres(t.Context(), connect(t, "postgres", dsn+"&statement_timeout=50"), slog.New(slog.DiscardHandler))
+	}()
+	if _, err := old.ExecContext(t.Context(), `SELECT pg_sleep(0.3)`); err != nil { // of the server's time, which is what is up
+		t.Fatal(err)
+	}
+	if err := old.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Errorf("got %v", err)
+	}
+}

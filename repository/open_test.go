@@ -223,3 +223,13 @@ func TestASchemaThatGrowsLeavesCardsDecidable(t *testing.T) {
 		})
 	}
 }
+
+func TestADatabaseThatCannotBeWrittenIsNotMigrated(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.URL(t)
+	_, err := repository.Open(t.Context(), repository.Options{URL: dsn + "&default_transaction_read_only=on"})
+	told, ok := errors.AsType[*chat.Error](err)
+	if !ok || !strings.Contains(told.Detail, "only be read") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -18,55 +18,40 @@ import (
 // commit that it did not confirm.
 const resolveTimeout = 8 * time.Second
 
-// proof is what the outcome of a transaction can be asked by, of the history
-// of the database that it was made in.
-type proof struct {
-	history string
-	id      string // "" if the database needs none, or the transaction wrote nothing
-}
-
 // resolver finds out what became of a commit whose answer did not come.
 type resolver struct {
 	db       *sqlx.DB
 	dialect  *dialect
 	patience time.Duration // resolveTimeout
-	// history names the database's history: its cluster and, since a promotion
-	// begins a new one, its timeline. The numbers of transactions mean nothing
-	// in another: a server that was promoted without ours may have given our
-	// number to somebody else's.
-	history atomic.Pointer[string]
+	// cluster is that of the database, of which nothing else is asked.
+	cluster string
 }
 
-// begin is called before a transaction writes: a history that is learnt later
-// than that proves nothing.
-func (r *resolver) begin() proof {
-	if h := r.history.Load(); h != nil {
-		return proof{history: *h}
-	}
-	return proof{}
+func newResolver(db *sqlx.DB, d *dialect, cluster string) *resolver {
+	return &resolver{db: db, dialect: d, patience: resolveTimeout, cluster: cluster}
 }
 
-// name reads by what number the database knows the transaction. That of a
-// topic's change came with its first statement.
-func (r *resolver) name(ctx context.Context, t *tx, p *proof) error {
-	if p.id = t.id; p.id != "" || r.dialect.transactionID == "" {
-		return nil
+// name reads by what name the database knows the transaction: "" if it needs
+// none, or the transaction wrote nothing. That of a topic's change came with its
+// first statement.
+func (r *resolver) name(ctx context.Context, t *tx) (string, error) {
+	if t.id != "" || r.dialect.transactionID == "" {
+		return t.id, nil
 	}
 	var id sql.NullString // NULL: nothing was written
 	err := t.get(ctx, &id, r.dialect.transactionID)
-	p.id = id.String
-	return err
+	return id.String, err
 }
 
 // lost says what became of a transaction whose COMMIT gave an error: nil if it
 // is committed, a *rolledBack if it is not, else a *commitError.
-func (r *resolver) lost(ctx context.Context, p proof, err error) error {
+func (r *resolver) lost(ctx context.Context, id string, err error) error {
 	if r.dialect.refused(err) {
 		return &rolledBack{err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	committed, known := r.dialect.outcome(ctx, r, p)
+	committed, known := r.dialect.outcome(ctx, r, id)
 	switch {
 	case !known:
 		return &commitError{err}
@@ -76,49 +61,55 @@ func (r *resolver) lost(ctx context.Context, p proof, err error) error {
 	return nil
 }
 
-// learn reads which history this is. It is not known where that is not allowed.
-func (r *resolver) learn(ctx context.Context) {
-	var now string
-	if err := r.db.GetContext(ctx, &now, `SELECT `+postgresHistory); err == nil {
-		r.history.Store(&now)
-	}
-}
+// A transaction of PostgreSQL is named by its number and the timeline on which
+// it was given. Each promotion begins another, on which the same number may be
+// given to somebody else.
+const (
+	postgresTimeline = `substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)`
+	postgresCluster  = `(SELECT CAST(system_identifier AS text) FROM pg_control_system())`
+)
 
-const postgresHistory = `(SELECT system_identifier FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)`
+// canLookUp asks for the cluster's name. Where it, or a timeline, may not be
+// asked for, as some hosts have it, no commit can be looked up.
+func canLookUp(ctx context.Context, db *sql.DB) (cluster string, ok bool) {
+	var timeline string
+	err := db.QueryRowContext(ctx, `SELECT `+postgresCluster+`, `+postgresTimeline).Scan(&cluster, &timeline)
+	return cluster, err == nil
+}
 
 // postgresOutcome asks the server for the transaction's status, on another
 // connection, until it knows.
-func postgresOutcome(ctx context.Context, r *resolver, p proof) (committed, known bool) {
-	if p.id == "" {
+func postgresOutcome(ctx context.Context, r *resolver, id string) (committed, known bool) {
+	if id == "" {
 		return true, true // it wrote nothing
 	}
+	number, timeline, _ := strings.Cut(id, "/")
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		var now struct {
-			History string         `db:"history"`
-			Status  sql.NullString `db:"status"`
+			Cluster  string         `db:"cluster"`
+			Timeline string         `db:"timeline"`
+			Status   sql.NullString `db:"status"`
 		}
-		// p.id is a number that the server gave; with it in the text this is one
+		// The number is one that the server gave; with it in the text this is one
 		// round trip.
-		err := r.db.GetContext(ctx, &now, fmt.Sprintf(`SELECT %s AS history, pg_xact_status('%s'::xid8) AS status`, postgresHistory, p.id))
+		err := r.db.GetContext(ctx, &now, fmt.Sprintf(`SELECT %s AS cluster, %s AS timeline, pg_xact_status('%s'::xid8) AS status`,
+			postgresCluster, postgresTimeline, number))
 		switch {
-		case err == nil && now.History != p.history:
-			r.history.Store(&now.History)
+		case err == nil && (now.Cluster != r.cluster || now.Timeline != timeline):
 			return false, false
 		case err == nil && now.Status.String == "in progress":
 			// The server has not seen that the connection is gone, and the
 			// transaction holds its locks. Its COMMIT will not come any more.
 			_, _ = r.db.ExecContext(ctx, fmt.Sprintf(`
 				SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-				WHERE backend_xid = '%s'::xid8::xid AND usename = current_user AND state LIKE 'idle in transaction%%'`, p.id)) // it is asked again
+				WHERE backend_xid = '%s'::xid8::xid AND usename = current_user AND state LIKE 'idle in transaction%%'`, number)) // it is asked again
 		case err == nil:
 			return now.Status.String == "committed", now.Status.String == "committed" || now.Status.String == "aborted"
-		case postgresCode(err) == "22023": // a number of the future
+		case !disconnected(err) && r.dialect.meaning(err).sentence == "": // it may not be asked, or the number is of the future
 			return false, false
 		}
-		select {
-		case <-ctx.Done():
+		if sleep(ctx, wait) != nil {
 			return false, false
-		case <-time.After(wait):
 		}
 	}
 }
@@ -134,7 +125,7 @@ func postgresRefused(err error) bool {
 // But if its frames were written, and not synced, or not entered in the index,
 // they lie in the log behind its end, and would be found there after a crash.
 // With the log emptied they cannot be.
-func sqliteOutcome(ctx context.Context, r *resolver, _ proof) (committed, known bool) {
+func sqliteOutcome(ctx context.Context, r *resolver, _ string) (committed, known bool) {
 	var emptied struct {
 		Busy         int `db:"busy"`
 		Log          int `db:"log"`

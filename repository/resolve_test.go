@@ -79,21 +79,75 @@ func cutAtCommit(t *testing.T, wire *pgtest.Wire, when pgtest.When, op func() er
 	}
 }
 
-func TestACommitThatWasLostToAServerOfAnotherHistoryIsUnknown(t *testing.T) {
+func TestACommitThatMayNotBeLookedUpIsUnknown(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.URL(t)
+	db := admin(t, dsn)
+	exec(t, db, `REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC`)
+	wire, through := pgtest.NewWire(t, as(t, db, dsn))
+	s := open(t, repository.Options{URL: through})
+	f := waiting(t, s, "1")
+	wire.Cut(pgtest.AtCommit, pgtest.After, false)
+	if _, err := decide(t.Context(), s, f, "1"); !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), "is not known") {
+		t.Errorf("got %v", err)
+	}
+	if d, err := decide(t.Context(), s, f, "1"); err != nil || d.Results[0].Outcome != chat.EffectAlreadySettled {
+		t.Errorf("repeated: %+v, %v", d, err)
+	}
+}
+
+func TestACommitThatWasLostToAnotherClusterIsUnknown(t *testing.T) {
 	t.Parallel()
 	wire, through := pgtest.NewWire(t, pgtest.URL(t))
 	s := open(t, repository.Options{URL: through})
-	f := waiting(t, s, "1", "2")
-	s.History("another server/00000001")
+	f := waiting(t, s, "1")
+	s.Cluster("another")
 	wire.Cut(pgtest.AtCommit, pgtest.After, false)
 	_, err := decide(t.Context(), s, f, "1")
 	if !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), "is not known") {
 		t.Errorf("got %v", err)
 	}
-	// The number of a transaction means something again for those that begin now.
-	cutAtCommit(t, wire, pgtest.After, func() error { return outcome(decide(t.Context(), s, f, "2"))(chat.ContinuationScheduled) })
 	if d, err := decide(t.Context(), s, f, "1"); err != nil || d.Results[0].Outcome != chat.EffectAlreadySettled {
 		t.Errorf("repeated: %+v, %v", d, err)
+	}
+}
+
+// TestACommitOnATimelineThatEndedIsNotTakenForAnothers has a connection lead to
+// an old primary yet, which takes writes and waits for a standby that does not
+// confirm them any more; at the new one the same number is somebody else's.
+func TestACommitOnATimelineThatEndedIsNotTakenForAnothers(t *testing.T) {
+	t.Parallel()
+	first, err := pgtest.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { do(t, first.Stop()) })
+	wire, through := pgtest.NewWire(t, first.URL())
+	s := open(t, repository.Options{URL: through, MaxConns: 2})
+	f := waiting(t, s, "1")
+	second, err := first.Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { do(t, second.Stop()) })
+	do(t, second.Promote())
+	there, here := admin(t, second.URL()), admin(t, first.URL())
+	for range 100 { // the numbers of transactions go on there
+		exec(t, there, `SELECT pg_current_xact_id()`)
+	}
+	answer := make(chan error, 1)
+	go func() { _, err := decide(t.Context(), s, f, "1"); answer <- err }()
+	for waits := 0; waits < 1; { // the COMMIT is on its way
+		if err := here.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(t, wire.Lead(second.URL()))
+	if err := <-answer; !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), "is not known") {
+		t.Errorf("got %v", err)
+	}
+	if c, err := s.Call(t.Context(), f.TopicID, "1"); err != nil || c.State != chat.CallApprovalRequested {
+		t.Errorf("the call is %s, %v", c.State, err)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestASQLiteFileThatCannotBeWrittenIsUnavailable(t *testing.T) {
 	t.Run("a commit that was written and not synced is done away with, or not known to be", func(t *testing.T) {
 		broke := errors.New("disk I/O error (1034)")
 		var undone *rolledBack
-		if err := s.write.resolve.lost(t.Context(), proof{}, broke); !errors.As(err, &undone) {
+		if err := s.write.resolve.lost(t.Context(), "", broke); !errors.As(err, &undone) {
 			t.Errorf("got %v", err)
 		}
 		reader, err := s.read.db.BeginTxx(t.Context(), nil)
@@ -114,7 +114,7 @@ func TestASQLiteFileThatCannotBeWrittenIsUnavailable(t *testing.T) {
 			t.Fatal(err)
 		}
 		var unknown *commitError
-		if err := s.write.resolve.lost(t.Context(), proof{}, broke); !errors.As(err, &unknown) {
+		if err := s.write.resolve.lost(t.Context(), "", broke); !errors.As(err, &unknown) {
 			t.Errorf("while the log cannot be emptied: %v", err)
 		} else {
 			unavailable(t, s.write.dialect.known(t.Context(), "create a topic", err), "is not known")
@@ -176,5 +176,5 @@ func TestADamagedSQLiteFileSaysWhatToDo(t *testing.T) {
 
 func sqliteReader(path string) (*pool, error) {
 	db, err := sqlx.Open("sqlite", sqliteURL(path, "query_only(1)"))
-	return newPool(db, sqliteDialect(), false), err
+	return newPool(db, sqliteDialect(), false, nil), err
 }

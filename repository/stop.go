@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -97,6 +98,9 @@ func (t *topicTx) replaceFrom(ctx context.Context, messageID string, position in
 	return position, t.insertParts(ctx, messageID, position, partial)
 }
 
+// closeTimeout bounds the wait for the topic of one stopped turn.
+const closeTimeout = time.Second
+
 // CloseStopped takes the epoch from the owners of stopped turns that have not
 // let go of them within grace. Their messages are told anew: what such an owner
 // was streaming will not be kept.
@@ -114,8 +118,10 @@ func (s *Store) CloseStopped(ctx context.Context, grace time.Duration) ([]chat.C
 		return nil, err
 	}
 	var changes []chat.Change
+	var errs []error // of one turn; the others do not wait for it
 	for _, row := range rows {
-		c, err := s.change(ctx, "close a stopped turn", row.TopicID, func(ctx context.Context, t *topicTx) error {
+		bounded, cancel := context.WithTimeout(ctx, closeTimeout)
+		c, err := s.change(bounded, "close a stopped turn", row.TopicID, func(ctx context.Context, t *topicTx) error {
 			var turn turnRow
 			ok, err := t.find(ctx, &turn, `
 				UPDATE turns SET epoch = epoch + 1, owner = '', updated_at = ?
@@ -134,15 +140,16 @@ func (s *Store) CloseStopped(ctx context.Context, grace time.Duration) ([]chat.C
 			}
 			return nil
 		})
+		cancel()
 		switch {
 		case chat.Missing(err): // the topic was deleted
 		case err != nil:
-			return changes, err
+			errs = append(errs, err)
 		case c.Revision > 0:
 			changes = append(changes, c)
 		}
 	}
-	return changes, nil
+	return changes, errors.Join(errs...)
 }
 
 // endLeases lets every turn be claimed at once. It is for the start of the
@@ -155,6 +162,9 @@ func (s *Store) endLeases(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.CloseStopped(ctx, 0) // nobody watches yet
-	return err
+	// Stopped turns are closed as CloseStopped does, but nobody is there to be told.
+	return s.write.run(ctx, s.write.dialect.write, "close stopped turns", func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, `UPDATE turns SET epoch = epoch + 1, owner = '' WHERE owner <> '' AND state = 'aborted'`)
+		return err
+	})
 }

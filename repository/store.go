@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,6 +43,10 @@ type Options struct {
 	MaxConns int
 	// NetworkTimeout bounds each read from and write to PostgreSQL; 0 is 10 s.
 	NetworkTimeout time.Duration
+	// SpareTimeout is the same on the connections that renew leases, and how long
+	// the server lets a transaction rest there: a heartbeat that was cut off must
+	// leave time for the next. It is to be less than a lease; 0 is 3 s.
+	SpareTimeout time.Duration
 	// NoPrepare sends every statement whole. A pgbouncer in transaction mode
 	// needs it.
 	NoPrepare bool
@@ -95,8 +100,8 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	if !strings.HasPrefix(o.URL, "postgres://") && !strings.HasPrefix(o.URL, "postgresql://") {
 		return nil, errors.New("open the database: its URL must begin with postgres://")
 	}
-	d := postgres()
-	connector, err := pq.NewConnector(withSettings(o))
+	d := postgres(true)
+	connector, err := pq.NewConnector(withSettings(o, restTimeout))
 	if err != nil {
 		// The driver's error may hold the URL, and with it the password.
 		return nil, errors.New("open the database: its URL is not valid")
@@ -105,44 +110,70 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	// server, longer than any read of ours may take.
 	migrating := sql.OpenDB(connector)
 	err = migratePostgres(ctx, migrating, o.Logger)
+	cluster, looksUp := "", false
+	if err == nil {
+		cluster, looksUp = canLookUp(ctx, migrating)
+	}
 	if err := errors.Join(err, migrating.Close()); err != nil {
 		return nil, d.known(ctx, "open the database", err)
 	}
-
-	bounded, err := pq.NewConnector(withSettings(o))
-	if err != nil {
-		return nil, errors.New("open the database: its URL is not valid")
+	if !looksUp {
+		d = postgres(false)
+		o.Logger.WarnContext(ctx, "commits whose answer is lost cannot be looked up here: this role may not ask for the system identifier or the timeline")
 	}
+
 	s := &Store{}
-	bounded.Dialer(dialer{timeout: cmp.Or(o.NetworkTimeout, defaultNetworkTimeout), silent: func() {
-		go func() { // not on the connection's own goroutine: it holds the pool's lock of it
-			s.write.flush()
-			s.spare.flush()
-		}()
-	}})
-	connect := func(conns int) *pool {
-		db := sqlx.NewDb(sql.OpenDB(bounded), "postgres")
+	connect := func(conns int, timeout, rest time.Duration) (*sqlx.DB, error) {
+		connector, err := pq.NewConnector(withSettings(o, rest))
+		if err != nil {
+			return nil, errors.New("open the database: its URL is not valid")
+		}
+		connector.Dialer(dialer{timeout: timeout, silent: func() {
+			go func() { // not on the connection's own goroutine: it holds the pool's lock of it
+				s.write.flush()
+				s.spare.flush()
+			}()
+		}})
+		db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
 		db.SetMaxOpenConns(conns)
 		db.SetMaxIdleConns(conns)
 		db.SetConnMaxIdleTime(5 * time.Minute)
-		return newPool(db, d, !o.NoPrepare)
+		return db, nil
 	}
-	s.write, s.spare = connect(cmp.Or(o.MaxConns, 16)), connect(spareConns)
+	timeout := cmp.Or(o.NetworkTimeout, defaultNetworkTimeout)
+	write, err := connect(cmp.Or(o.MaxConns, 16), timeout, restTimeout)
+	if err != nil {
+		return nil, err
+	}
+	beat := cmp.Or(o.SpareTimeout, defaultSpareTimeout)
+	spare, err := connect(spareConns, min(timeout, beat), beat)
+	if err != nil {
+		return nil, err
+	}
+	resolve := newResolver(spare, d, cluster)
+	s.write = newPool(write, d, !o.NoPrepare, resolve)
+	s.spare = newPool(spare, d, !o.NoPrepare, resolve)
 	s.read = s.write
-	s.spare.resolve.learn(ctx)
-	s.write.resolve = s.spare.resolve
 	if err := s.write.ping(ctx); err != nil {
 		return nil, errors.Join(d.known(ctx, "open the database", err), s.Close())
 	}
 	return s, nil
 }
 
-// spareConns is how many connections are kept apart from those of requests.
-const spareConns = 2
+const (
+	// spareConns is how many connections are kept apart from those of requests.
+	spareConns = 2
+	// restTimeout is how long a transaction may rest before the server ends it.
+	// None of ours does. One that does is of a process that is frozen or cut off,
+	// and holds what others wait for.
+	restTimeout = 10 * time.Second
+	// defaultSpareTimeout is for the leases of 10 s that are the engine's default.
+	defaultSpareTimeout = 3 * time.Second
+)
 
 // withSettings adds what PostgreSQL is to do in our sessions, unless the URL
 // says otherwise. A pooler between the two would refuse it.
-func withSettings(o Options) string {
+func withSettings(o Options, rest time.Duration) string {
 	u, err := url.Parse(o.URL)
 	if err != nil || o.NoPrepare {
 		return o.URL
@@ -151,10 +182,8 @@ func withSettings(o Options) string {
 	for name, value := range map[string]string{
 		// A prepared statement is planned once for a connection, and not five
 		// times before once is found to be enough: ours find their rows by key.
-		"plan_cache_mode": "force_generic_plan",
-		// No transaction of ours rests for as long. One that does is of a process
-		// that is frozen or cut off, and holds what others wait for.
-		"idle_in_transaction_session_timeout": "10000",
+		"plan_cache_mode":                     "force_generic_plan",
+		"idle_in_transaction_session_timeout": strconv.FormatInt(rest.Milliseconds(), 10),
 	} {
 		if !q.Has(name) {
 			q.Set(name, value)
@@ -189,7 +218,7 @@ func openSQLite(ctx context.Context, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	write.SetMaxOpenConns(1)
-	s.write = newPool(write, d, !o.NoPrepare)
+	s.write = newPool(write, d, !o.NoPrepare, newResolver(write, d, ""))
 	s.spare = s.write
 	read, err := sqlx.Open("sqlite", sqliteURL(path, "busy_timeout(5000)", "query_only(1)"))
 	if err != nil {
@@ -197,7 +226,7 @@ func openSQLite(ctx context.Context, o Options) (_ *Store, err error) {
 	}
 	read.SetMaxOpenConns(4)
 	read.SetMaxIdleConns(4)
-	s.read = newPool(read, d, !o.NoPrepare)
+	s.read = newPool(read, d, !o.NoPrepare, nil)
 
 	if err := migrateSQLite(ctx, write.DB, path, o.Logger); err != nil {
 		return nil, err

@@ -40,9 +40,11 @@ type pool struct {
 	stmts map[string]*sqlx.Stmt
 }
 
-func newPool(db *sqlx.DB, d *dialect, prepare bool) *pool {
+// newPool is a pool whose lost commits are looked up by resolve; nil if it never
+// writes.
+func newPool(db *sqlx.DB, d *dialect, prepare bool, resolve *resolver) *pool {
 	return &pool{
-		db: db, dialect: d, prepare: prepare, crowd: crowdTimeout, resolve: &resolver{db: db, dialect: d, patience: resolveTimeout},
+		db: db, dialect: d, prepare: prepare, crowd: crowdTimeout, resolve: resolve,
 		stmts: map[string]*sqlx.Stmt{},
 	}
 }
@@ -129,7 +131,7 @@ func (p *pool) run(ctx context.Context, opts *sql.TxOptions, doing string, fn fu
 	began := time.Now()
 	for try := 1; ; try++ {
 		err := p.once(ctx, opts, fn)
-		if err != nil && p.dialect.misled(err) {
+		if err != nil && p.dialect.meaning(err).misled {
 			p.flush()
 		}
 		if err == nil || !p.dialect.retryable(err) || try >= p.dialect.tries || time.Since(began) > triesTime || !pause(ctx, try) {
@@ -148,13 +150,18 @@ func (p *pool) ping(ctx context.Context) error { return p.db.PingContext(ctx) }
 // pause waits a few milliseconds, unevenly, so that two that collided do not
 // collide again. It reports false if ctx ended.
 func pause(ctx context.Context, try int) bool {
-	timer := time.NewTimer(time.Duration(1+rand.IntN(4*try)) * time.Millisecond)
+	return sleep(ctx, time.Duration(1+rand.IntN(4*try))*time.Millisecond) == nil
+}
+
+// sleep waits, or gives the context's error if that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
 	case <-timer.C:
-		return true
+		return nil
 	}
 }
 
@@ -178,12 +185,12 @@ func (p *pool) once(ctx context.Context, opts *sql.TxOptions, fn func(context.Co
 	if p.dialect.watches {
 		running = context.WithoutCancel(inner)
 	}
-	proof := p.resolve.begin()
 	if err := fn(running, t); err != nil {
 		return err
 	}
+	var name string
 	if !opts.ReadOnly {
-		if err := p.resolve.name(running, t, &proof); err != nil {
+		if name, err = p.resolve.name(running, t); err != nil {
 			return fmt.Errorf("name the transaction: %w", err)
 		}
 	}
@@ -196,7 +203,7 @@ func (p *pool) once(ctx context.Context, opts *sql.TxOptions, fn func(context.Co
 		if opts.ReadOnly {
 			return fmt.Errorf("commit: %w", err) // it had nothing to commit
 		}
-		return p.resolve.lost(context.WithoutCancel(ctx), proof, err)
+		return p.resolve.lost(context.WithoutCancel(ctx), name, err)
 	}
 	return nil
 }

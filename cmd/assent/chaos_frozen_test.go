@@ -79,7 +79,7 @@ func (c *chaos) standStill(point int) {
 		s.started(held)
 		topic := s.hold(`SELECT 1 FROM topics WHERE id = '` + c.scripted + `' FOR UPDATE`)
 		c.probe.release(c.t, held)
-		s.sessions("its result", `wait_event_type = 'Lock'`)
+		s.sessions("its result", `wait_event_type = 'Lock' AND query LIKE '%UPDATE topics%'`)
 		s.freeze()
 		topic() // to the owner, which does not know
 		s.sessions("the lock", `state = 'idle in transaction'`)

@@ -20,24 +20,24 @@ import (
 // config is everything that can be set. Flags win over the environment, which
 // wins over the defaults. The README has the same table.
 type config struct {
-	Addr        string           // address to listen on; not loopback needs authentication
-	DataDir     string           // SQLite file, workspace, token
-	DatabaseURL string           // PostgreSQL instead of SQLite
-	PublicURL   string           // the URL that browsers use, if another than Addr
-	Workspace   string           // folder of the built-in tools; DataDir/workspace
-	MCPServers  []chat.MCPServer // of a file, beside those that people add
-	KeyFile     string           // key for stored secrets; made in DataDir if empty
-	Model       string           // of topics that name none
-	NoAuth      bool             // everybody is the owner; loopback only
-	Prepare     bool             // keep prepared statements; off behind pgbouncer in transaction mode
-	LogLevel    slog.Level       //
-	LogJSON     bool             //
-	Lease       time.Duration    // how long a turn stays its owner's without a heartbeat
-	MaxSteps    int              // model steps of a turn
-	ToolTimeout time.Duration    // of one run of a tool
-	Shutdown    time.Duration    // for running calls at a clean shutdown
-	Delay       time.Duration    // from the word that the server leaves to its leaving
-	Expiry      time.Duration    // of an approval that nobody decides; 0 is never
+	Addr          string           // address to listen on; not loopback needs authentication
+	DataDir       string           // SQLite file, workspace, token
+	DatabaseURL   string           // PostgreSQL instead of SQLite
+	PublicURL     string           // the URL that browsers use, if another than Addr
+	Workspace     string           // folder of the built-in tools; DataDir/workspace
+	MCPServers    []chat.MCPServer // of a file, beside those that people add
+	KeyFile       string           // key for stored secrets; made in DataDir if empty
+	Model         string           // of topics that name none
+	NoAuth        bool             // everybody is the owner; loopback only
+	Prepare       bool             // keep prepared statements; off behind pgbouncer in transaction mode
+	LogLevel      slog.Level       //
+	LogJSON       bool             //
+	Lease         time.Duration    // how long a turn stays its owner's without a heartbeat
+	MaxSteps      int              // model steps of a turn
+	ToolTimeout   time.Duration    // of one run of a tool
+	ShutdownGrace time.Duration    // for running calls at a clean shutdown
+	ShutdownDelay time.Duration    // from the word that the server leaves to its leaving
+	Expiry        time.Duration    // of an approval that nobody decides; 0 is never
 }
 
 // setting is one row of the configuration: the flag -a-b is the environment
@@ -136,19 +136,13 @@ func settings() []setting {
 			return duration(&c.ToolTimeout, v, time.Millisecond)
 		}},
 		{"approval-expiry", "ASSENT_APPROVAL_EXPIRY", "0", "after how long an approval that nobody decides is closed as denied; 0 is never", func(c *config, v string) error {
-			if v == "0" {
-				return nil
-			}
-			return duration(&c.Expiry, v, time.Second)
+			return durationOrNone(&c.Expiry, v, time.Second)
 		}},
 		{"shutdown-grace", "ASSENT_SHUTDOWN_GRACE", "10s", "how long a clean shutdown waits for running calls", func(c *config, v string) error {
-			return duration(&c.Shutdown, v, time.Millisecond)
+			return duration(&c.ShutdownGrace, v, time.Millisecond)
 		}},
 		{"shutdown-delay", "ASSENT_SHUTDOWN_DELAY", "0", "how long a server that is to stop says so on /readyz and serves on, for load balancers to notice", func(c *config, v string) error {
-			if v == "0" {
-				return nil
-			}
-			return duration(&c.Delay, v, time.Millisecond)
+			return durationOrNone(&c.ShutdownDelay, v, time.Millisecond)
 		}},
 	}
 }
@@ -160,6 +154,14 @@ func duration(into *time.Duration, v string, least time.Duration) error {
 	}
 	*into = d
 	return nil
+}
+
+// durationOrNone is duration that takes "0" too, and then leaves into alone.
+func durationOrNone(into *time.Duration, v string, least time.Duration) error {
+	if v == "0" {
+		return nil
+	}
+	return duration(into, v, least)
 }
 
 // loadConfig reads flags and environment once. It reports every mistake, not

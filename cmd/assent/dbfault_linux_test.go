@@ -12,11 +12,7 @@ import (
 // what the server writes behind the first page of any file.
 func TestASQLiteFileThatCannotGrowSaysWhyAndGoesOnByItself(t *testing.T) {
 	t.Parallel()
-	w := &world{t: t, dir: t.TempDir()}
-	var err error
-	if w.probe, err = newProbe(filepath.Join(w.dir, "probe")); err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t, "")
 	f := fault(w, w.spawn)
 	limit := func(size uint64) {
 		t.Helper()
@@ -39,11 +35,7 @@ func TestASQLiteFileThatCannotGrowSaysWhyAndGoesOnByItself(t *testing.T) {
 // it is waited for.
 func TestASQLiteFileThatAnotherProgramWrites(t *testing.T) {
 	t.Parallel()
-	w := &world{t: t, dir: t.TempDir()}
-	var err error
-	if w.probe, err = newProbe(filepath.Join(w.dir, "probe")); err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t, "")
 	f := fault(w, w.start)
 	other, err := sql.Open("sqlite", "file:"+filepath.Join(w.dir, "data", "assent.db")+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -116,11 +115,7 @@ func (f *faulty) goesOn() {
 // play with.
 func onPostgres(t *testing.T, dsn string) (*world, *sql.DB) {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), databaseURL: dsn}
-	var err error
-	if w.probe, err = newProbe(filepath.Join(w.dir, "probe")); err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t, dsn)
 	db, err := sql.Open("postgres", dsn)
 	if err != nil {
 		t.Fatal(err)

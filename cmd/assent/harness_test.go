@@ -34,8 +34,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
+	switch {
+	case os.Getenv(childEnv) != "":
 		os.Exit(child())
+	case os.Getenv(streamEnv) != "":
+		os.Exit(streamTabsProcess())
 	}
 	pgtest.Main(m)
 }
@@ -78,15 +81,11 @@ func each(t *testing.T, test func(t *testing.T, w *world), deployments ...string
 	for _, d := range deployments {
 		t.Run(d, func(t *testing.T) {
 			t.Parallel()
-			w := &world{t: t, dir: t.TempDir()}
+			dsn := ""
 			if d != "sqlite" {
-				w.databaseURL = pgtest.URL(t)
+				dsn = pgtest.URL(t)
 			}
-			p, err := newProbe(filepath.Join(w.dir, "probe"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.probe = p
+			w := newWorld(t, dsn)
 			if d == "instances" {
 				w.pair()
 			}
@@ -114,6 +113,18 @@ type world struct {
 	http        *http.Client
 
 	member // of a group; see pair
+}
+
+// newWorld is a world whose server does not run yet. Without a URL it keeps its
+// data in SQLite.
+func newWorld(t *testing.T, databaseURL string) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), databaseURL: databaseURL}
+	var err error
+	if w.probe, err = newProbe(filepath.Join(w.dir, "probe")); err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // printed is what spawned servers wrote.

@@ -48,7 +48,7 @@ func BenchmarkDecisionsWithTheBus(b *testing.B) {
 		h.Join(p, store, deaf{})
 		b.Cleanup(func() {
 			h.Close()
-			_ = p.Close()
+			p.Close()
 		})
 		return p, h
 	}

@@ -20,17 +20,13 @@ import (
 func several(t *testing.T, test func(t *testing.T, here, there *world)) {
 	t.Helper()
 	t.Parallel()
-	here := &world{t: t, dir: t.TempDir(), databaseURL: pgtest.URL(t)}
-	probe, err := newProbe(filepath.Join(here.dir, "probe"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := newWorld(t, pgtest.URL(t))
 	key := filepath.Join(here.dir, "key")
 	if err := os.WriteFile(key, []byte(strings.Repeat("5a", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	here.probe, here.flags = probe, []string{"-key-file", key}
-	test(t, here, &world{t: t, dir: t.TempDir(), databaseURL: here.databaseURL, probe: probe, flags: here.flags})
+	here.flags = []string{"-key-file", key}
+	test(t, here, &world{t: t, dir: t.TempDir(), databaseURL: here.databaseURL, probe: here.probe, flags: here.flags})
 }
 
 // beside starts a server beside the one that runs.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/assent-chat/assent/repository/pgtest"
@@ -11,13 +10,8 @@ import (
 
 func TestDatabaseDownIsSaidAndRecoversByItself(t *testing.T) {
 	t.Parallel()
-	w := &world{t: t, dir: t.TempDir()}
-	var err error
-	var link *pgtest.Wire
-	link, w.databaseURL = pgtest.NewWire(t, pgtest.URL(t))
-	if w.probe, err = newProbe(filepath.Join(w.dir, "probe")); err != nil {
-		t.Fatal(err)
-	}
+	link, dsn := pgtest.NewWire(t, pgtest.URL(t))
+	w := newWorld(t, dsn)
 	w.says(llmtest.Calls(call("note", "a")), llmtest.Text("ok"))
 	w.start()
 	topic := w.topic()

@@ -88,15 +88,15 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 		return err
 	}
 	if peers != nil {
-		defer func() { err = errors.Join(err, peers.Close()) }() // the hub is closed by then
+		defer peers.Close() // the hub is closed by then
 	}
 	hub := live.New(store, live.Options{Logger: log})
 	defer hub.Close()
 	tools := topicTools{catalogue, log}
 	judge := policy.New(store, log)
 	engine := turn.New(store, modelNames{models}, tools, judge, hub, turn.Options{
-		Lease: c.Lease, MaxSteps: c.MaxSteps, ToolTimeout: c.ToolTimeout, ShutdownGrace: c.Shutdown, Expiry: c.Expiry, Logger: log,
-		LetGo: hub.Wake,
+		Lease: c.Lease, MaxSteps: c.MaxSteps, ToolTimeout: c.ToolTimeout, ShutdownGrace: c.ShutdownGrace, Expiry: c.Expiry, Logger: log,
+		GivenBack: hub.Wake,
 	})
 	for i := range c.MCPServers {
 		c.MCPServers[i].Identity = store.Identity(c.MCPServers[i])
@@ -150,7 +150,7 @@ func serve(ctx context.Context, c config, providers []llm.Provider, stdout io.Wr
 	var parts sync.WaitGroup
 	parts.Go(func() { engine.Run(running) })
 	parts.Go(func() { svc.Run(aside) })
-	err = listen(ctx, ln, handler, c.Delay, log)
+	err = listen(ctx, ln, handler, c.ShutdownDelay, log)
 	stop()
 	stopAside()
 	parts.Wait()
@@ -234,6 +234,9 @@ func apart(c config) error {
 // openStore opens the database. Without a key what is sealed in it stays so.
 func openStore(ctx context.Context, c config, key []byte, exclusive bool, log *slog.Logger) (*repository.Store, error) {
 	o := repository.Options{URL: c.DatabaseURL, NoPrepare: !c.Prepare, Exclusive: exclusive, Key: key, Logger: log}
+	if c.Lease > 0 { // a machine that is busy takes a second for anything
+		o.SpareTimeout = max(time.Second, min(3*time.Second, c.Lease*3/10))
+	}
 	if c.DatabaseURL == "" {
 		o.Path = filepath.Join(c.DataDir, "assent.db")
 	}

@@ -80,12 +80,7 @@ type soak struct {
 
 func newSoak(t *testing.T, name, databaseURL string) *soak {
 	t.Helper()
-	s := &soak{t: t, name: name, series: map[string]*series{}, w: &world{t: t, dir: t.TempDir(), databaseURL: databaseURL}}
-	p, err := newProbe(filepath.Join(s.w.dir, "probe"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.w.probe = p
+	s := &soak{t: t, name: name, series: map[string]*series{}, w: newWorld(t, databaseURL)}
 	if databaseURL != "" {
 		s.w.pair()
 	}
@@ -98,6 +93,7 @@ func newSoak(t *testing.T, name, databaseURL string) *soak {
 	at := soakBox(t)
 	server := s.w.addServer(map[string]any{"name": "box", "url": at})
 	s.w.want(200, "PATCH", serverPath(server.ID), map[string]any{"autoApproveTools": []string{"ask"}})
+	var err error
 	if s.rows, err = openRowCounter(databaseURL, filepath.Join(s.w.dir, "data", "assent.db")); err != nil {
 		t.Fatal(err)
 	}

@@ -42,16 +42,14 @@ const (
 	streamPeople = 20 // who share the tabs: one may have a hundred
 )
 
-// The tabs are this binary again, so that what they use is not counted as the
-// server's.
-func init() {
-	if os.Getenv(streamEnv) != "" {
-		if err := streamClients(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "tabs:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+// streamTabsProcess is this binary as a process of tabs, so that what they use is
+// not counted as the server's. It returns the code to exit with.
+func streamTabsProcess() int {
+	if err := streamClients(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "tabs:", err)
+		return 1
 	}
+	return 0
 }
 
 // tabPlan says what a tab connects to. One that stalls reads nothing.
@@ -439,7 +437,7 @@ func BenchmarkStreamingElsewhere(b *testing.B) {
 				hubs[i].Join(p, store, deaf{})
 				b.Cleanup(func() {
 					hubs[i].Close()
-					_ = p.Close()
+					p.Close()
 				})
 			}
 			s := newStage(b, store, hubs[0], hubs[1], turns, false)

@@ -117,11 +117,10 @@ func OpenPostgres(o PostgresOptions) (*Postgres, error) {
 
 // Close sends what waits, if that is possible soon, and ends the bus. Receive
 // must have returned.
-func (b *Postgres) Close() error {
+func (b *Postgres) Close() {
 	b.cancel()
 	b.done.Wait()
 	_ = b.db.Close() // it says goodbye to the database; a connection that is dead cannot
-	return nil
 }
 
 // Send puts a message into the queue. It never waits; when the queue is full the

@@ -72,6 +72,9 @@ type Work struct {
 	Turn    Turn
 	History []Message // from the root to the anchor's parent
 	Anchor  Message
+	// TakenOver says that another owner had left the turn running: it died, or
+	// gave the turn back.
+	TakenOver bool
 }
 
 // Edit changes calls of an anchor. It is given the committed calls and the

@@ -203,7 +203,6 @@ func (h *Hub) say(s signal) bool {
 		h.count.tooLarge.Add(1)
 		return false
 	}
-	h.count.said.Add(1)
 	h.peers.bus.Send(data)
 	return true
 }
@@ -218,7 +217,6 @@ func (h *Hub) hear(message []byte) {
 	if s.From == h.epoch {
 		return
 	}
-	h.count.heard.Add(1)
 	switch s.Kind {
 	case sayChange:
 		h.hearChange(s)

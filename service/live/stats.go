@@ -4,10 +4,7 @@ import "sync/atomic"
 
 // Stats says what a hub holds, and what it has done since it was made.
 type Stats struct {
-	Topics    int   // of which anything is known now
 	Readers   int   // subscriptions that are open now, one for each topic and reader
-	Said      int64 // signals for other instances
-	Heard     int64 // signals of other instances
 	TooLarge  int64 // signals that did not fit: others read the state instead
 	Losses    int64 // times that the bus said that something may have been missed
 	Healed    int64 // topics of which something had been missed without a word
@@ -15,18 +12,18 @@ type Stats struct {
 }
 
 // counters are what Stats tells, but for what there is now.
-type counters struct{ said, heard, tooLarge, losses, healed, snapshots atomic.Int64 }
+type counters struct{ tooLarge, losses, healed, snapshots atomic.Int64 }
 
 // Stats may be called at any time.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
-	topics, readers := len(h.topics), len(h.statuses.subs)
+	readers := len(h.statuses.subs)
 	for _, t := range h.topics {
 		readers += len(t.subs)
 	}
 	h.mu.Unlock()
 	return Stats{
-		Topics: topics, Readers: readers, Said: h.count.said.Load(), Heard: h.count.heard.Load(), TooLarge: h.count.tooLarge.Load(),
+		Readers: readers, TooLarge: h.count.tooLarge.Load(),
 		Losses: h.count.losses.Load(), Healed: h.count.healed.Load(), Snapshots: h.count.snapshots.Load(),
 	}
 }

@@ -39,11 +39,11 @@ type Options struct {
 	// ShutdownGrace is how long a clean shutdown waits for running calls.
 	// Model streams are cut at once: their step is asked again. 10 s.
 	ShutdownGrace time.Duration
-	// LetGo is called after turns were given back: other processes may claim them
-	// at once. It must not wait.
-	LetGo  func()
-	Expiry time.Duration // of an approval that nobody decides; 0 is never
-	Logger *slog.Logger  // discards by default
+	// GivenBack is called after turns were given back: other processes may claim
+	// them at once. It must not wait.
+	GivenBack func()
+	Expiry    time.Duration // of an approval that nobody decides; 0 is never
+	Logger    *slog.Logger  // discards by default
 }
 
 func (o Options) withDefaults() Options {
@@ -58,8 +58,8 @@ func (o Options) withDefaults() Options {
 	o.StopGrace = cmp.Or(o.StopGrace, 10*time.Second)
 	o.ShutdownGrace = cmp.Or(o.ShutdownGrace, 10*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.LetGo == nil {
-		o.LetGo = func() {}
+	if o.GivenBack == nil {
+		o.GivenBack = func() {}
 	}
 	return o
 }
@@ -144,6 +144,7 @@ func (e *Engine) Run(ctx context.Context) {
 	defer stop()
 	var beats sync.WaitGroup
 	beats.Go(func() { e.beat(hard) })
+	beats.Go(func() { e.close(hard) })
 
 	poll := time.NewTicker(e.opt.Poll)
 	defer poll.Stop()
@@ -224,7 +225,7 @@ func (e *Engine) giveBack(ctx context.Context, keep bool) {
 		e.log.WarnContext(ctx, notGivenBack, slog.Any("error", err))
 		return
 	}
-	e.opt.LetGo()
+	e.opt.GivenBack()
 }
 
 // claim takes turns until there are none, no room, or ctx has ended. What is
@@ -287,7 +288,7 @@ func (e *Engine) claimOne(ctx context.Context, c chat.Candidate) (chat.Work, cha
 
 func (e *Engine) start(ctx context.Context, work chat.Work, change chat.Change) {
 	e.count.claimed.Add(1)
-	if len(change.Messages) > 0 { // told anew, since another owner had written to it
+	if work.TakenOver {
 		e.count.takenOver.Add(1)
 	}
 	r := newRun(ctx, e, work, change.Revision)
@@ -337,9 +338,6 @@ func (e *Engine) beat(ctx context.Context) {
 				r.cancel(errStopped)
 			}
 		}
-		if err := e.closeStopped(ctx); err != nil && ctx.Err() == nil {
-			e.log.WarnContext(ctx, "stopped turns were not closed", slog.Any("error", err))
-		}
 	}
 }
 
@@ -365,18 +363,31 @@ func (e *Engine) renew(ctx context.Context) ([]*run, chat.Epochs, error) {
 	if len(epochs) == 0 {
 		return nil, nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(storeTimeout, e.opt.Lease)) // later it is of no use
+	ctx, cancel := context.WithTimeout(ctx, e.opt.Lease/2) // then there is time for another
 	defer cancel()
 	owned, err := e.store.Heartbeat(ctx, e.opt.Owner, epochs, e.opt.Lease)
 	return runs, owned, err
 }
 
-func (e *Engine) closeStopped(ctx context.Context) error {
-	closing, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	changes, err := e.store.CloseStopped(closing, e.opt.StopGrace)
-	for _, c := range changes {
-		e.live.Publish(context.WithoutCancel(ctx), c)
+// close takes the epoch from owners of stopped turns that do not let go, here
+// or elsewhere. It is no part of a heartbeat, which must not wait for it.
+func (e *Engine) close(ctx context.Context) {
+	tick := time.NewTicker(e.opt.Heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		bounded, cancel := context.WithTimeout(ctx, storeTimeout)
+		changes, err := e.store.CloseStopped(bounded, e.opt.StopGrace)
+		cancel()
+		for _, c := range changes {
+			e.live.Publish(context.WithoutCancel(ctx), c)
+		}
+		if err != nil && ctx.Err() == nil {
+			e.log.WarnContext(ctx, "stopped turns were not closed", slog.Any("error", err))
+		}
 	}
-	return err
 }

@@ -53,6 +53,8 @@ type process struct {
 	name       string
 	slow       time.Duration // how long a heartbeat is on its way
 	lossy      func(n int) bool
+	stuck      bool          // in closing stopped turns
+	hangs      int           // the heartbeat to which nothing is answered
 	release    chan struct{} // closed: the model of the turn "deaf", which does not listen, ends
 
 	mu    sync.Mutex
@@ -114,8 +116,12 @@ func (p *process) Heartbeat(ctx context.Context, owner string, turns chat.Epochs
 	}
 	p.mu.Lock()
 	p.beats++
-	lost := p.lossy != nil && p.lossy(p.beats)
+	lost, hangs := p.lossy != nil && p.lossy(p.beats), p.beats == p.hangs
 	p.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return nil, chat.ErrUnavailable
+	}
 	if lost {
 		return nil, chat.ErrUnavailable
 	}
@@ -146,6 +152,10 @@ func (p *process) LetGo(ctx context.Context, owner string, keep ...string) error
 }
 
 func (p *process) CloseStopped(ctx context.Context, _ time.Duration) ([]chat.Change, error) {
+	if p.stuck {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return nil, p.reach(ctx)
 }
 
@@ -222,6 +232,38 @@ func TestLostHeartbeatsCostNoTurn(t *testing.T) {
 		second := &process{table: table, name: "second"}
 		second.run(t, turn.Options{})
 		time.Sleep(time.Hour)
+		if now := table.of("turn"); now.owner != "first" || now.epoch != 1 {
+			t.Errorf("the turn is %+v", now)
+		}
+	})
+}
+
+func TestAHeartbeatThatHangsCostsNoTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := newLeaseTable("turn")
+		first := &process{table: table, name: "first", hangs: 5}
+		first.run(t, turn.Options{})
+		synctest.Wait()
+		second := &process{table: table, name: "second"}
+		second.run(t, turn.Options{})
+		time.Sleep(time.Hour)
+		if now := table.of("turn"); now.owner != "first" || now.epoch != 1 {
+			t.Errorf("the turn is %+v", now)
+		}
+	})
+}
+
+func TestClosingWhatWasStoppedHoldsUpNoHeartbeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := newLeaseTable("turn")
+		first := &process{table: table, name: "first", stuck: true}
+		first.run(t, turn.Options{Lease: time.Second})
+		synctest.Wait()
+		second := &process{table: table, name: "second"}
+		second.run(t, turn.Options{Lease: time.Second})
+		time.Sleep(time.Minute)
 		if now := table.of("turn"); now.owner != "first" || now.epoch != 1 {
 			t.Errorf("the turn is %+v", now)
 		}

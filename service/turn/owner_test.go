@@ -107,7 +107,7 @@ func TestEachTurnIsGivenBackAsSoonAsNothingOfItRuns(t *testing.T) {
 		return chat.Result{Outcome: chat.OutcomeOK, Output: json.RawMessage(`"kept"`)}
 	}
 	var second *turn.Engine
-	b.opt.LetGo = func() { second.Wake() }
+	b.opt.GivenBack = func() { second.Wake() }
 	second = turn.New(b.store.Store, b, b, b.policy, &b.live, turn.Options{Poll: time.Hour, Lease: time.Hour})
 	b.start()
 	calls := b.send("p/m")

@@ -53,7 +53,7 @@ type Store interface {
 	// was running when it was stopped.
 	KeepPartial(ctx context.Context, f chat.Fence, position int, partial chat.Parts) (chat.Change, error)
 	// LetGo gives the turns of owner back, but for those to keep: they can be
-	// claimed at once, by anyone. A clean shutdown ends with it.
+	// claimed at once, by anyone. A clean shutdown does so as they end.
 	LetGo(ctx context.Context, owner string, keep ...string) error
 	// CloseStopped takes the epoch from owners of stopped turns that have not
 	// let go of them within grace, and gives what tabs are to be told of it.

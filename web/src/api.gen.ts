@@ -1000,7 +1000,7 @@ export interface paths {
         };
         /**
          * Can the server serve
-         * @description Asks the database whether it answers.
+         * @description Asks the database whether it answers. 503 too while the server is about to stop and only finishes what there is.
          */
         get: operations["readyz"];
         put?: never;
@@ -1020,7 +1020,7 @@ export interface paths {
         };
         /**
          * Metrics
-         * @description Request durations by route and status, open streams and the state of the Go runtime, in Prometheus' text format.
+         * @description Request durations by route and status, open streams, turns, decisions, what waits, connections to the database and between instances, and the state of the Go runtime, in Prometheus' text format.
          */
         get: operations["metrics"];
         put?: never;
@@ -2385,7 +2385,11 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The database does not answer, or the server has too much to do. Nothing is known to have changed; try again. */
+        /**
+         * @description The database cannot do it now, the server has too much to do, or it is about to stop. `detail` says which, and whether something may have
+         *     been done: "Nothing was done", or that it is not known. Either way the same request may be sent again: decisions that were made are
+         *     not made twice, and a message with an `id` is stored once.
+         */
         Unavailable: {
             headers: {
                 /** @description Seconds to wait. */
